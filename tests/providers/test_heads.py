@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
-from rxworker.providers import PROVIDERS
-from rxworker.testing import lint
+from rxworker.events import Opaque, ResponseStatus, Status
 from rxworker.testing.wire.bedrock import event_message
+from tests.decoded import cut, decoded
 
 NEW: dict[str, Any] = {"new_diagnostics": {"cache": "cold", "at": 12}}
 EMPTY: dict[str, Any] = {"later": None, "input_transformations": [], "more": {}, "flag": False}
@@ -100,18 +99,10 @@ STREAMS = {
 }
 
 
-def events_of(name: str, data: bytes, *, cut: bool = False) -> list[ResponseEvent]:
-    decoder = PROVIDERS[name]("m", api_key="k").decoder()
-    pieces = [data[at : at + 1] for at in range(len(data))] if cut else [data]
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    events += decoder.finish()
-    assert [*lint(events)] == []
+def opaque(name: str, data: bytes, size: int = 10_000) -> list[Any]:
+    events = decoded(name, *cut(data, size))
     assert isinstance(events[-1], Status)
     assert events[-1].status is ResponseStatus.COMPLETED
-    return events
-
-
-def opaque(events: list[ResponseEvent]) -> list[Any]:
     return [event.raw for event in events if isinstance(event, Opaque)]
 
 
@@ -119,22 +110,16 @@ each = pytest.mark.parametrize("name", sorted(STREAMS))
 
 
 @each
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_new_member_of_a_head_is_emitted_once(name: str, cut: bool) -> None:
-    assert opaque(events_of(name, STREAMS[name](NEW, {}), cut=cut)) == [NEW]
-
-
-@each
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_new_member_near_the_end_is_emitted(name: str, cut: bool) -> None:
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_new_member_of_a_head_is_emitted_once_and_one_near_the_end_too(name: str, size: int) -> None:
     changed: Any = {"new_diagnostics": {"cache": "warm"}}
-    events = events_of(name, STREAMS[name](NEW, changed), cut=cut)
-    assert opaque(events) == [NEW, changed]
+    assert opaque(name, STREAMS[name](NEW, {}), size) == [NEW]
+    assert opaque(name, STREAMS[name](NEW, changed), size) == [NEW, changed]
 
 
 @each
 def test_what_is_empty_or_known_is_not_emitted(name: str) -> None:
-    assert opaque(events_of(name, STREAMS[name](EMPTY if name != "ollama" else {}, {}))) == []
+    assert opaque(name, STREAMS[name](EMPTY if name != "ollama" else {}, {})) == []
 
 
 def test_the_official_members_of_this_autumn_are_kept() -> None:
@@ -145,8 +130,8 @@ def test_the_official_members_of_this_autumn_are_kept() -> None:
     dropped = [{"type": "thinking_dropped", "message_index": 1}]
     missed = {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}
     head: Any = {"diagnostics": missed, "input_transformations": dropped}
-    assert opaque(events_of("anthropic", anthropic(head, {}))) == [head]
+    assert opaque("anthropic", anthropic(head, {})) == [head]
     applied: Any = {"context_management": {"applied_edits": [{"type": "clear"}]}}
-    assert opaque(events_of("anthropic", anthropic({}, applied))) == [applied]
+    assert opaque("anthropic", anthropic({}, applied)) == [applied]
     later: Any = {"prompt_cache_diagnostics": {"reason": "expired"}}
-    assert opaque(events_of("openai_responses", responses({}, later))) == [later]
+    assert opaque("openai_responses", responses({}, later)) == [later]

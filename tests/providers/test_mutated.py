@@ -16,6 +16,7 @@ from rxworker.messages import StopKind
 from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
+from tests.decoded import decoded, events_of
 from tests.mutate import mixed, odd
 from tests.over_recordings import provider_of
 
@@ -40,11 +41,6 @@ def changed(data: bytes, change: Callable[[Any], Any]) -> bytes:
     return b"".join(lines)
 
 
-def decode(path: Path, data: bytes) -> list[ResponseEvent]:
-    decoder = PROVIDERS[provider_of(path)]("m").decoder()
-    return [*decoder.feed(data), *decoder.finish()]
-
-
 def said(summary: Summary) -> tuple[object, ...]:
     calls = [(c.id, c.name, c.input, c.aborted) for c in summary.tool_calls]
     error = summary.error.code if summary.error else None
@@ -53,11 +49,11 @@ def said(summary: Summary) -> tuple[object, ...]:
 
 def test_another_order_and_what_is_new_change_nothing(recording: Path) -> None:
     data = recording.read_bytes()
-    expected = said(summarise(decode(recording, data)))
+    expected = said(summarise(decoded(provider_of(recording), data)))
     for seed in range(3):
         chance = random.Random(seed)
         mutant = changed(data, lambda value: mixed(chance, value))  # noqa: B023 - used at once
-        assert said(summarise(decode(recording, mutant))) == expected
+        assert said(summarise(events_of(provider_of(recording), mutant))) == expected
 
 
 def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:
@@ -65,15 +61,15 @@ def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:
     for seed in range(5):
         chance = random.Random(seed)
         mutant = changed(data, lambda value: odd(chance, value))  # noqa: B023 - used at once
-        check_balanced(decode(recording, mutant))
+        decoded(provider_of(recording), mutant)  # which looks at it
 
 
 def test_whole_calls_run_also_under_an_unknown_reason(recording: Path) -> None:
     data = recording.read_bytes()
-    before = summarise(decode(recording, data))
+    before = summarise(decoded(provider_of(recording), data))
     if before.stop_reason is None or before.stop_reason.kind is not StopKind.TOOL_USE:
         return
-    after = summarise(decode(recording, REASON.sub(rb'\1"brand_new"', data)))
+    after = summarise(decoded(provider_of(recording), REASON.sub(rb'\1"brand_new"', data)))
     assert after.tool_calls == before.tool_calls
     assert after.stop_reason is not None
     assert after.stop_reason.kind is StopKind.TOOL_USE

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import pytest
 
-from rxworker.events import ResponseEvent, TextDelta, Usage
+from rxworker.events import TextDelta, Usage
 from rxworker.messages import Conversation, Message, ToolCall
-from rxworker.providers import PROVIDERS, OpenAIChat, Options
-from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import check_balanced
+from rxworker.providers import OpenAIChat, Options
 from rxworker.views import summarise
+from tests.decoded import answer_of, decoded
 from tests.providers.test_repeated_calls import SERVERS, frames
-
-
-def decode(protocol: str, data: bytes) -> list[ResponseEvent]:
-    decoder = PROVIDERS[protocol]("m").decoder()
-    events = [*decoder.feed(data), *decoder.finish()]
-    check_balanced(events)
-    return events
 
 
 def texts(count: int) -> list[bytes]:
@@ -38,21 +29,21 @@ def test_events_without_a_blank_line_between_them_are_taken(protocol: str, which
     reads = [*SERVERS[protocol]("Hello", [])]
     first, last = (b"", b"") if which == "all" else (reads[0], b"\n" + reads[-1])
     glued = first + b"".join(reads if which == "all" else reads[1:-1]).replace(b"\n\n", b"\n") + last
-    summary = summarise(decode(protocol, glued))
+    summary = summarise(decoded(protocol, glued))
     assert summary.text == "Hello"
     assert summary.error is None
-    assert summary == summarise(decode(protocol, b"".join(reads)))
+    assert summary == summarise(decoded(protocol, b"".join(reads)))
 
 
 def test_an_object_over_several_lines_is_one_event() -> None:
     chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}, indent=1)
     data = b"".join(b"data: " + line.encode() + b"\n" for line in chunk.splitlines()) + b"\ndata: [DONE]\n\n"
-    assert summarise(decode("openai_chat", data)).text == "Hi"
+    assert summarise(decoded("openai_chat", data)).text == "Hi"
 
 
 @pytest.mark.parametrize("done", [b"[DONE] ", b" [DONE]\t", b"[DONE]"])
 def test_the_last_frame_may_have_blanks(done: bytes) -> None:
-    *events, _ = decode("openai_chat", b"".join(texts(2)) + b"data: " + done + b"\n\n" + texts(3)[2])
+    *events, _ = decoded("openai_chat", b"".join(texts(2)) + b"data: " + done + b"\n\n" + texts(3)[2])
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["0", "1"]
 
 
@@ -60,7 +51,7 @@ def test_the_last_frame_may_have_blanks(done: bytes) -> None:
 def test_numbers_of_tokens_may_be_texts_and_fractions(sent: object, read: int) -> None:
     usage = {"prompt_tokens": sent, "completion_tokens": sent}
     chunk = frames({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}], "usage": usage})
-    found = [event for event in decode("openai_chat", chunk + b"data: [DONE]\n\n") if isinstance(event, Usage)]
+    found = [event for event in decoded("openai_chat", chunk + b"data: [DONE]\n\n") if isinstance(event, Usage)]
     assert [(usage.input_tokens, usage.output_tokens) for usage in found] == [(read, read)]
 
 
@@ -68,7 +59,7 @@ def test_numbers_of_tokens_may_be_texts_and_fractions(sent: object, read: int) -
 def test_a_value_other_than_a_number_of_tokens_is_unknown(sent: object) -> None:
     usage = {"prompt_tokens": sent, "completion_tokens": 1}
     chunk = frames({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}], "usage": usage})
-    found = [event for event in decode("openai_chat", chunk + b"data: [DONE]\n\n") if isinstance(event, Usage)]
+    found = [event for event in decoded("openai_chat", chunk + b"data: [DONE]\n\n") if isinstance(event, Usage)]
     assert [usage.input_tokens for usage in found if usage.output_tokens == 1] in ([None], [])
 
 
@@ -76,7 +67,7 @@ def test_a_whole_response_whose_text_is_an_object_is_read() -> None:
     part: dict[str, Any] = {"type": "output_text", "text": "Hello", "annotations": []}
     item: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "content": [part]}
     whole = {"id": "r", "object": "response", "status": "completed", "text": {"format": {"type": "text"}}}
-    events = decode("openai_responses", json.dumps({**whole, "output": [item], "usage": {"input_tokens": 2}}).encode())
+    events = decoded("openai_responses", json.dumps({**whole, "output": [item], "usage": {"input_tokens": 2}}).encode())
     summary = summarise(events)
     assert (summary.text, summary.error) == ("Hello", None)
     assert summary.usage is not None
@@ -107,9 +98,7 @@ CUSTOM: dict[str, Callable[[str], bytes]] = {
 @pytest.mark.parametrize("text", ["select 1", '{"a": 1} and more', '{"a": 1}'])
 @pytest.mark.parametrize("form", CUSTOM)
 def test_a_call_with_free_text_is_taken_and_sent_back(form: str, text: str) -> None:
-    events = decode("openai_chat", CUSTOM[form](text))
-    message = message_of(reduce(step_response, events, ResponseState()), "openai_chat")
-    assert message is not None
+    message = answer_of(decoded("openai_chat", CUSTOM[form](text)), "openai_chat")
     (call,) = message.content
     assert isinstance(call, ToolCall)
     assert (call.id, call.name, call.input) == ("a", "run_sql", text)

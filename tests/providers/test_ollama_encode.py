@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from rxworker.messages import (
 from rxworker.providers import Ollama, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
 from rxworker.providers.takes import made_id
-from rxworker.state import ResponseState, message_of, step_response
+from tests.decoded import answer_of, decoded
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 LOOK = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})
@@ -57,11 +56,7 @@ def own(*content: Content) -> Message:
 def answered(*lines: dict[str, Any] | bytes) -> Message:
     """The message that the lines of an answer make."""
     data = b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in lines)
-    decoder = Ollama("m").decoder()
-    state = reduce(step_response, [*decoder.feed(data), *decoder.finish()], ResponseState())
-    message = message_of(state, "ollama")
-    assert message is not None
-    return message
+    return answer_of(decoded("ollama", data), "ollama")
 
 
 def test_a_conversation_of_texts() -> None:

@@ -12,8 +12,8 @@ import pytest
 from rxworker.events import BlockStart, Opaque, ResponseEvent, Status, ToolUseMetadata
 from rxworker.providers import PROVIDERS
 from rxworker.providers.block_factory import REPEATED
-from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
+from tests.decoded import decoded
 from tests.framing.test_event_stream import message
 
 
@@ -193,14 +193,6 @@ SERVERS: dict[str, Server] = {
 every_protocol = pytest.mark.parametrize("protocol", sorted(PROVIDERS))
 
 
-def decode(protocol: str, *reads: bytes) -> list[ResponseEvent]:
-    decoder = PROVIDERS[protocol]("m").decoder()
-    events = [event for read in reads for event in decoder.feed(read)]
-    events += decoder.finish()
-    check_balanced(events)
-    return events
-
-
 def made(summary: Summary) -> list[tuple[str | None, str, object]]:
     return [(call.id, call.name, call.input) for call in summary.tool_calls]
 
@@ -216,7 +208,7 @@ def merged(events: list[ResponseEvent]) -> list[object]:
 def test_a_call_that_comes_twice_is_made_once(protocol: str, form: str, text: str, together: bool) -> None:
     first, again = FORMS[form]
     reads = [*SERVERS[protocol](text, [first, again])]
-    events = decode(protocol, *([b"".join(reads)] if together else reads))
+    events = decoded(protocol, *([b"".join(reads)] if together else reads))
     summary = summarise(events)
     assert made(summary) == [("call_a", "pay", json.loads("".join(first.pieces)))]
     assert summary.text == text
@@ -229,7 +221,7 @@ def test_of_two_calls_of_which_one_comes_twice_both_are_made(protocol: str, form
     first, again = FORMS[form]
     other = Said(2, WHOLE, id="call_b")
     after = Said(3, PIECES, id="call_c")
-    events = decode(protocol, *SERVERS[protocol]("", [first, again, other, after]))
+    events = decoded(protocol, *SERVERS[protocol]("", [first, again, other, after]))
     assert [call[0] for call in made(summarise(events))] == ["call_a", "call_b", "call_c"]
     assert merged(events) == [{"id": "call_a", "name": "pay"}]
 
@@ -237,7 +229,7 @@ def test_of_two_calls_of_which_one_comes_twice_both_are_made(protocol: str, form
 @every_protocol
 @pytest.mark.parametrize("form", TWO)
 def test_calls_that_differ_stay_two(protocol: str, form: str) -> None:
-    events = decode(protocol, *SERVERS[protocol]("", [*TWO[form]]))
+    events = decoded(protocol, *SERVERS[protocol]("", [*TWO[form]]))
     calls = made(summarise(events))
     assert [call[2] for call in calls] == [json.loads("".join(said.pieces)) for said in TWO[form]]
     tools = [event.metadata for event in events if isinstance(event, BlockStart)]
@@ -249,7 +241,7 @@ def test_calls_that_differ_stay_two(protocol: str, form: str) -> None:
 def test_a_call_that_comes_three_times_is_made_once_and_one_like_the_second_too(protocol: str) -> None:
     other = '{"to":"eve"}'
     said = [Said(n, pieces) for n, pieces in enumerate((WHOLE, WHOLE, (other,), PIECES, (other,)))]
-    events = decode(protocol, *SERVERS[protocol]("", said))
+    events = decoded(protocol, *SERVERS[protocol]("", said))
     assert [call[2] for call in made(summarise(events))] == [json.loads(WHOLE[0]), json.loads(other)]
     assert len(merged(events)) == 3
 
@@ -263,7 +255,7 @@ def test_a_last_message_of_a_chat_repeats_nothing() -> None:
     for delta in deltas:
         last = frames({"choices": [{"index": 0, "message": whole, "finish_reason": "tool_calls", **delta}]})
         for sent in ([*reads, last], [b"".join([*reads, last])]):
-            events = decode("openai_chat", *sent, b"data: [DONE]\n\n")
+            events = decoded("openai_chat", *sent, b"data: [DONE]\n\n")
             summary = summarise(events)
             assert summary.text == "I pay."
             assert made(summary) == [("call_a", "pay", json.loads(WHOLE[0]))]
@@ -272,7 +264,7 @@ def test_a_last_message_of_a_chat_repeats_nothing() -> None:
 def test_a_whole_message_beside_an_empty_delta_is_taken() -> None:
     whole: dict[str, Any] = {"role": "assistant", "content": "Hello"}
     choice: dict[str, Any] = {"index": 0, "message": whole, "delta": {"role": "assistant", "content": ""}}
-    events = decode("openai_chat", json.dumps({"id": "1", "choices": [{**choice, "finish_reason": "stop"}]}).encode())
+    events = decoded("openai_chat", json.dumps({"id": "1", "choices": [{**choice, "finish_reason": "stop"}]}).encode())
     assert summarise(events).text == "Hello"
 
 
@@ -282,13 +274,13 @@ def test_a_final_output_of_a_response_repeats_nothing() -> None:
         item: dict[str, Any] = {"type": "function_call", "call_id": "call_a", "name": "pay", "arguments": WHOLE[0]}
         output = [item | ({"id": item_id} if item_id else {})] * 2
         last = named({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": output}})
-        assert made(summarise(decode("openai_responses", *reads, last))) == [("call_a", "pay", json.loads(WHOLE[0]))]
+        assert made(summarise(decoded("openai_responses", *reads, last))) == [("call_a", "pay", json.loads(WHOLE[0]))]
 
 
 def test_a_message_that_begins_again_has_no_call_of_before() -> None:
     reads = [*anthropic("", [Said(0, PIECES), Said(1, PIECES)])]
     for cut in range(2, len(reads) - 1):
-        events = decode("anthropic", *reads[:cut], *anthropic("", [Said(0, PIECES)]))
+        events = decoded("anthropic", *reads[:cut], *anthropic("", [Said(0, PIECES)]))
         again = [at for at, event in enumerate(events) if isinstance(event, Status)][1]
         assert made(summarise(events[again:])) == [("call_a", "pay", json.loads(WHOLE[0]))]
         assert merged(events[again:]) == []
@@ -296,6 +288,6 @@ def test_a_message_that_begins_again_has_no_call_of_before() -> None:
 
 def test_a_call_that_is_cut_is_not_merged() -> None:
     *reads, _, _ = openai_chat("", [Said(0, PIECES), Said(1, PIECES)])
-    summary = summarise(decode("openai_chat", *reads))
+    summary = summarise(decoded("openai_chat", *reads))
     assert summary.truncated
     assert [call.aborted for call in summary.tool_calls] == [True, True]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import collections.abc
 import types
 import typing
-from functools import cache, reduce
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import httpx
@@ -18,15 +17,13 @@ import msgspec
 import pydantic
 import pytest
 
-from rxworker.events import ResponseEvent
-from rxworker.messages import CachePoint, Conversation, Message, ToolMeta
-from rxworker.providers import PROVIDERS, GeminiInteractions, HttpRequest, Options, ToolChoice
+from rxworker.messages import Conversation, Message, ToolMeta
+from rxworker.providers import GeminiInteractions, HttpRequest, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
-from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import call, say, think
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
+from tests.decoded import answer_of, decoded
 
-RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 WRONG_TAG = " is none of "
 
 
@@ -122,37 +119,10 @@ def _is_plain(value: Any, hint: Any) -> bool:
     return hint in PLAIN and type(value) is hint
 
 
-# --- what is encoded
-
-
-TOOLS = (
-    ToolMeta("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}),
-    ToolMeta("now", "", {"type": "object", "properties": {}}),
-    ToolMeta(
-        "add",
-        "Adds.",
-        {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-        strict=True,
-        cache_control=CachePoint("1h"),
-        allowed_callers=("direct", "code_execution_20260521"),
-        input_examples=({"n": 1},),
-    ),
-    ToolMeta(
-        "run",
-        "Runs.",
-        {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
-        defer_loading=True,
-        format="text",
-    ),
-)
+# --- what is sent back
 
 
 ASK = Message.user("hi")
-
-
-def encoded(name: str, *messages: Message) -> dict[str, Any]:
-    provider = PROVIDERS[name]("gemini-3.5-flash" if name.startswith("gemini") else "m", api_key="k")
-    return msgspec.json.decode(provider.request(Conversation(messages, "S"), TOOLS, Options()).body)
 
 
 def from_sdk(module: str, name: str) -> Any:
@@ -160,24 +130,6 @@ def from_sdk(module: str, name: str) -> Any:
     package = module.partition(".")[0]
     found: Any = pytest.importorskip(module, reason=f"the package {package} is not installed")
     return getattr(found, name)
-
-
-def test_anthropic_knows_all_that_is_sent_back() -> None:
-    """What an answer makes of a message is in the next request, also what only the beta protocol has."""
-    module = "anthropic.types.beta.message_create_params"
-    hint = from_sdk(module, "MessageCreateParamsStreaming")
-    paths = sorted((RECORDINGS / "anthropic").glob("*.sse"))
-    if not paths:
-        pytest.skip(f"no recordings: {RECORDINGS} is absent")
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        decoder = PROVIDERS["anthropic"]("m").decoder()
-        events = [*decoder.feed(path.read_bytes()), *decoder.finish()]
-        answer = message_of(reduce(step_response, events, ResponseState()), "anthropic")
-        body = encoded("anthropic", *((ASK, answer) if answer else (ASK,)))
-        if wrong := problems(body, hint):
-            found[path.name] = wrong
-    assert not found
 
 
 # --- the walk itself
@@ -220,15 +172,13 @@ def test_interactions_know_all_that_is_sent_back() -> None:
     event = from_sdk(f"{module}.interactionsseevent", "InteractionSSEEvent")
     read = pydantic.TypeAdapter[Any](event).validate_json
     reply = think("Hm.", "AAAA") + say("I look.") + call("look", at="sky")
-    decoder = PROVIDERS["gemini_interactions"]("m").decoder()
-    events: list[ResponseEvent] = []
-    for frame in gemini_interactions_frames(reply, is_background=True):
+    frames = gemini_interactions_frames(reply, is_background=True)
+    for frame in frames:
         data = frame.partition(b"data: ")[2]
         assert data.startswith(b"[DONE]") or not getattr(read(data), "is_unknown", False)
-        events += decoder.feed(frame)
-    answer = message_of(reduce(step_response, events, ResponseState()), "gemini_interactions")
-    assert answer is not None
-    body = encoded("gemini_interactions", ASK, answer)
+    provider = GeminiInteractions("gemini-3.5-flash", api_key="k")
+    answer = answer_of(decoded(provider, *frames), provider.name)
+    body = msgspec.json.decode(provider.request(Conversation((ASK, answer), "S"), (), Options()).body)
     assert [step["type"] for step in body["input"]] == ["user_input", "thought", "model_output", "function_call"]
     assert problems(body, hint) == []
 

@@ -17,12 +17,13 @@ from reactivex import operators as ops
 
 from rxworker.cli import main
 from rxworker.errors import ConfigurationError, ProviderError, TruncatedError
-from rxworker.events import Error, Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.events import Error, Opaque, ResponseStatus, Status
 from rxworker.messages import Conversation, Message, StopKind, Thinking, ToolMeta
 from rxworker.providers import PROVIDERS, Options, Provider
-from rxworker.testing import ReplayServer, ServedResponse, check_balanced
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.transport import Client, Retry
 from rxworker.views import summarise
+from tests.decoded import cut, decoded
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "provider" / "parrot.py"
 ASK = Conversation((Message.user("hi"),), "Be brief.")
@@ -60,14 +61,8 @@ def parrot(page: ModuleType) -> Provider:
     return provider
 
 
-def decode(provider: Provider, *pieces: bytes) -> list[ResponseEvent]:
-    decoder = provider.decoder()
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    return [*events, *decoder.finish()]
-
-
 def test_it_decodes_what_was_sent(parrot: Provider) -> None:
-    summary = summarise(decode(parrot, WHOLE))
+    summary = summarise(decoded(parrot, WHOLE))
     assert summary.text == "日本 look"
     assert [(c.id, c.name, c.input) for c in summary.tool_calls] == [("d1", "look", {"at": "sky"}), ("d2", "now", {})]
     assert summary.stop_reason is not None
@@ -81,14 +76,13 @@ def test_it_decodes_what_was_sent(parrot: Provider) -> None:
     ("raw", "kind"), [("ok", StopKind.END_TURN), ("full", StopKind.MAX_TOKENS), ("new", StopKind.OTHER)]
 )
 def test_each_reason_has_its_normal_form(parrot: Provider, raw: str, kind: StopKind) -> None:
-    stop = summarise(decode(parrot, body({"say": "a"}, {"end": raw}))).stop_reason
+    stop = summarise(decoded(parrot, body({"say": "a"}, {"end": raw}))).stop_reason
     assert stop is not None
     assert (stop.kind, stop.raw) == (kind, raw)
 
 
 def test_byte_by_byte_it_emits_the_same(parrot: Provider) -> None:
-    pieces = [WHOLE[at : at + 1] for at in range(len(WHOLE))]
-    assert decode(parrot, *pieces) == decode(parrot, WHOLE)
+    assert decoded(parrot, *cut(WHOLE)) == decoded(parrot, WHOLE)
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=20), st.integers(0, len(WHOLE)))
@@ -96,16 +90,14 @@ def test_byte_by_byte_it_emits_the_same(parrot: Provider) -> None:
 def test_under_any_cut_it_emits_the_same_and_ends_in_order(parrot: Provider, cuts: list[int], end: int) -> None:
     edges = [0, *sorted(cuts), len(WHOLE)]
     pieces = [WHOLE[a:b] for a, b in itertools.pairwise(edges)]
-    assert decode(parrot, *pieces) == decode(parrot, WHOLE)
-    early = decode(parrot, WHOLE[:end])
-    check_balanced(early)
+    assert decoded(parrot, *pieces) == decoded(parrot, WHOLE)
+    early = decoded(parrot, WHOLE[:end])
     assert [type(event) for event in early].count(Error) == (early[-1] == Status(ResponseStatus.FAILED))
 
 
 @pytest.mark.parametrize("strange", [{"mood": "good"}, {"say": 7}, [1], {"do": {"id": "d"}}, "squawk"])
 def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> None:
-    events = decode(parrot, body({"say": "a"}, strange, {"say": "b"}, {"end": "ok"}))
-    check_balanced(events)
+    events = decoded(parrot, body({"say": "a"}, strange, {"say": "b"}, {"end": "ok"}))
     assert [event.raw for event in events if isinstance(event, Opaque)] == [strange]
     assert summarise(events).text == "ab"
 
@@ -121,8 +113,7 @@ def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> Non
     ],
 )
 def test_what_goes_wrong_is_reported_once(parrot: Provider, lines: list[Any], code: str | None, kind: str) -> None:
-    events = decode(parrot, body(*lines))
-    check_balanced(events)
+    events = decoded(parrot, body(*lines))
     errors = [event for event in events if isinstance(event, Error)]
     assert [(error.code, error.kind) for error in errors] == [(code, kind)]
 
@@ -166,11 +157,11 @@ async def test_it_answers_over_http(page: ModuleType) -> None:
         client = Client(page.Parrot("grey", base_url=server.base_url), retry=Retry(0))
         events = await client.stream(ASK).pipe(ops.to_list())
         assert summarise(events).text == "日本 look"
-        with pytest.raises(Exception, match=r"broke|was cut") as cut:
+        with pytest.raises(Exception, match=r"broke|was cut") as broken:
             await client.stream(ASK).pipe(ops.to_list())
         with pytest.raises(ProviderError, match="who are you") as refused:
             await client.stream(ASK).pipe(ops.to_list())
-    assert not isinstance(cut.value, TruncatedError)
+    assert not isinstance(broken.value, TruncatedError)
     assert refused.value.kind == "authentication"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, JsonObject, Message, ToolMeta, ToolResult
 from rxworker.providers import Anthropic, AnthropicBedrock, Options
 from rxworker.providers.anthropic.options import MEMBERS
-from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import ReplayServer
+from tests.decoded import answer_of, decoded
 
 COMPUTER: JsonObject = {"type": "computer_toolset_20260801"}
 PLAIN = ToolMeta("look", "Look.", {"type": "object"})
@@ -99,10 +98,7 @@ ANSWER = frames(
 
 @pytest.mark.parametrize("provider", [CLAUDE, AnthropicBedrock("anthropic.m", region="us-east-1", api_key="k")])
 def test_a_call_of_a_member_and_its_result_go_back_with_their_toolset(provider: Any) -> None:
-    decoder = CLAUDE.decoder()
-    events = [*decoder.feed(ANSWER), *decoder.finish()]
-    answer = message_of(reduce(step_response, events, ResponseState()), "anthropic")
-    assert answer is not None
+    answer = answer_of(decoded(CLAUDE, ANSWER), "anthropic")
     result = Message.user(ToolResult("toolu_1", "Clicked."))
     conversation = Conversation((SAID, answer, result, SAID))
     body = json.loads(provider.request(conversation, (), Options()).body)

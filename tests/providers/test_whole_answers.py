@@ -16,11 +16,12 @@ from reactivex import operators as ops
 
 from rxworker.errors import ProviderError, RxWorkerError
 from rxworker.events import Error, Opaque, ResponseEvent
-from rxworker.messages import Message, StopKind, Text, Thinking, ToolCall
+from rxworker.messages import StopKind, Text, Thinking, ToolCall
 from rxworker.providers import PROVIDERS
-from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import ReplayServer, ServedResponse, lint
+from rxworker.state.response import fold_response
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.transport import Client, Retry
+from tests.decoded import answer_of, cut, decoded
 
 # One answer in each protocol.
 RECORDED = Path(__file__).parents[1] / "recordings" / "whole_answers.jsonl"
@@ -41,26 +42,8 @@ FORMS: dict[str, Callable[[Any], bytes]] = {"compact": msgspec.json.encode, "pre
 each = pytest.mark.parametrize("name", ANSWERS)
 
 
-def events_of(name: str, data: bytes, size: int) -> list[ResponseEvent]:
-    decoder = PROVIDERS[name]("m", api_key="k").decoder()
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    events = [event for piece in pieces for event in decoder.feed(piece)]
-    events += decoder.finish()
-    assert [*lint(events)] == []
-    return events
-
-
-def folded(events: list[ResponseEvent], name: str) -> tuple[Message, ResponseState]:
-    state = ResponseState()
-    for event in events:
-        state = step_response(state, event)
-    message = message_of(state, name)
-    assert message is not None
-    return message, state
-
-
 def check(events: list[ResponseEvent], name: str) -> None:
-    message, state = folded(events, name)
+    message, state = answer_of(events, name), fold_response(events)
     assert [type(block) for block in message.content] == [Thinking, Text, ToolCall]
     thinking, text, call = message.content
     assert isinstance(thinking, Thinking)
@@ -79,7 +62,7 @@ def check(events: list[ResponseEvent], name: str) -> None:
 @each
 @pytest.mark.parametrize(("form", "size"), [*itertools.product(FORMS, (1, 7, 10_000))])
 def test_a_whole_answer_is_decoded_like_a_stream(name: str, form: str, size: int) -> None:
-    check(events_of(name, FORMS[form](ANSWERS[name]), size), name)
+    check(decoded(name, *cut(FORMS[form](ANSWERS[name]), size)), name)
 
 
 @each
@@ -113,7 +96,7 @@ PAGE = b"""<!doctype html>
 @pytest.mark.parametrize(("body", "message"), [(b"", "answer is empty"), (PAGE, "Sign in to the proxy")])
 @pytest.mark.parametrize("size", [1, 10_000])
 def test_what_came_in_place_of_a_response_is_named(name: str, body: bytes, message: str, size: int) -> None:
-    errors = [e for e in events_of(name, body, size) if isinstance(e, Error)]
+    errors = [e for e in decoded(name, *cut(body, size)) if isinstance(e, Error)]
     assert len(errors) == 1
     assert message in errors[0].message
     assert "color" not in errors[0].message
