@@ -29,6 +29,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import committed, events, live, text_deltas
 from rxworker.testing.marbles import Marbles, values_of
+from tests.seen import through
 
 ROW: dict[str, Event] = {
     "r": RunStart(Conversation()),
@@ -106,8 +107,7 @@ def test_a_tool_that_starts_within_a_response_is_held_back_with_it() -> None:
     completed = Status(ResponseStatus.COMPLETED)
     begun = Status(ResponseStatus.STARTED)
     events: list[Event] = [AttemptStart(), begun, started, begun, TextDelta(0, "a"), completed]
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(committed()).subscribe(seen.append)
+    seen = through(events, committed())
     assert seen == [AttemptStart(), begun, TextDelta(0, "a"), completed]
 
 
@@ -130,8 +130,7 @@ def test_deltas_of_one_entry_are_held_back_with_their_response() -> None:
     deltas: Any = Deltas(TextDelta(0, ""), ["never", " shown"])
     events: list[Any] = [AttemptStart(), deltas, AttemptRetract("again")]
     entries = [Record(n, "r", 1, 1, 0.0, event) for n, event in enumerate(events, 1)]
-    seen: list[Record] = []
-    reactivex.from_iterable(entries).pipe(committed()).subscribe(seen.append)
+    seen = through(entries, committed())
     assert seen == []
 
 
@@ -151,9 +150,7 @@ def test_records_of_several_runs_are_kept_apart() -> None:
         ("two", RunStop()),
     ]
     records = [Record(seq, run, 1, 1, float(seq), event) for seq, (run, event) in enumerate(told, 1)]
-    texts: list[str] = []
-    reactivex.from_iterable(records).pipe(committed(), events(), text_deltas()).subscribe(texts.append)
+    texts = through(records, committed(), events(), text_deltas())
     assert texts == ["Good", "Hello"]
-    shown: list[str] = []
-    reactivex.from_iterable(records).pipe(events(), text_deltas()).subscribe(shown.append)
+    shown = through(records, events(), text_deltas())
     assert shown == ["He", "Good", "Hello"]

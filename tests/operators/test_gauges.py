@@ -47,17 +47,10 @@ def test_a_row_comes_whenever_a_gauge_moves() -> None:
     assert source.subscriptions == test.subscriptions("^--------!")
 
 
-def test_never_and_empty_show_the_start() -> None:
+@pytest.mark.parametrize(("source", "expected"), [("---", "0"), ("---|", "0--|"), ("---#", "0--#")])
+def test_the_start_is_shown_first(source: str, expected: str) -> None:
     test = Marbles()
-    assert test.observe(test.hot("---").pipe(combine_gauges(Row(), last=same))) == (test.expected("0", ROWS))
-    test = Marbles()
-    assert test.observe(test.hot("---|").pipe(combine_gauges(Row(), last=same))) == (test.expected("0--|", ROWS))
-
-
-def test_an_error_of_the_source_comes_once() -> None:
-    test = Marbles()
-    seen = test.observe(test.hot("---#").pipe(combine_gauges(Row(), count=count, last=same)))
-    assert seen == test.expected("0--#", ROWS)
+    assert test.observe(test.hot(source).pipe(combine_gauges(Row(), last=same))) == test.expected(expected, ROWS)
 
 
 def refuse(_: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,9 +32,9 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.operators import hold_back, text_deltas
-from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, say
 from rxworker.testing.marbles import Marbles
+from tests.seen import outcome, through
 
 STOP = BlockStop(0, BlockType.TEXT)
 ROW: dict[str, Event] = {
@@ -79,12 +78,6 @@ def test_text_passes_half_a_window_late(source: str, expected: str) -> None:
     assert seen == test.expected(expected, ROW)
 
 
-def run_through(events: Sequence[Event], operator: Operator[Event, Event]) -> list[Event]:
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(operator).subscribe(seen.append)
-    return seen
-
-
 def test_windows_overlap_by_half() -> None:
     windows: list[str] = []
 
@@ -92,7 +85,7 @@ def test_windows_overlap_by_half() -> None:
         windows.append(text)
         return True
 
-    run_through([TextDelta(0, "abcdefg"), STOP], hold_back(check, window=4))
+    through([TextDelta(0, "abcdefg"), STOP], hold_back(check, window=4))
     assert windows == ["ab", "abcd", "cdef", "efg"]
 
 
@@ -103,7 +96,7 @@ PIECES = st.lists(st.integers(0, 60), max_size=12)
 def test_what_the_check_allows_arrives_whole(text: str, cuts: list[int], window: int) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [TextDelta(0, text[a:b]) for a, b in pairwise(edges)]
-    seen = run_through([*pieces, STOP], hold_back(yes, window=window))
+    seen = through([*pieces, STOP], hold_back(yes, window=window))
     assert "".join(e.text for e in seen if isinstance(e, TextDelta)) == text
 
 
@@ -116,43 +109,16 @@ def test_a_phrase_of_half_a_window_never_passes_in_part(text: str, cuts: list[in
 
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [TextDelta(0, text[a:b]) for a, b in pairwise(edges)]
-    seen = run_through([*pieces, STOP], hold_back(check, window=2 * half, replacement="-"))
+    seen = through([*pieces, STOP], hold_back(check, window=2 * half, replacement="-"))
     assert "Xab" not in "".join(e.text for e in seen if isinstance(e, TextDelta))
 
 
 def test_without_a_replacement_the_stream_fails() -> None:
-    errors: list[Exception] = []
-    seen: list[Event] = []
-    source = reactivex.of(*(ROW[letter] for letter in "sabe"))
-    source.pipe(hold_back(lambda text: "b" not in text, window=4)).subscribe(seen.append, errors.append)
+    events = [ROW[letter] for letter in "sabe"]
+    seen, [error] = outcome(events, hold_back(lambda text: "b" not in text, window=4))
     assert seen == [ROW["s"]]
-    assert isinstance(errors[0], TextRejectedError)
-    assert "bb" not in str(errors[0])
-
-
-@pytest.mark.parametrize("answer", [None, "yes", 1, object()])
-def test_an_answer_that_is_not_a_bool_fails_closed(answer: object) -> None:
-    errors: list[Exception] = []
-    seen: list[Event] = []
-
-    def check(_: str) -> object:
-        return answer
-
-    source = reactivex.of(TextDelta(0, "aaaa"), STOP)
-    source.pipe(hold_back(check, window=2)).subscribe(seen.append, errors.append)  # pyright: ignore[reportArgumentType]
-    assert seen == []
-    assert isinstance(errors[0], ConfigurationError)
-
-
-def test_a_check_that_raises_fails_closed() -> None:
-    def check(_: str) -> bool:
-        raise OSError("no answer")
-
-    errors: list[Exception] = []
-    seen: list[Event] = []
-    source = reactivex.of(TextDelta(0, "aaaa"), STOP)
-    source.pipe(hold_back(check, window=2)).subscribe(seen.append, errors.append)
-    assert (seen, [str(error) for error in errors]) == ([], ["no answer"])
+    assert isinstance(error, TextRejectedError)
+    assert "bb" not in str(error)
 
 
 def test_thinking_passes_unless_it_is_to_be_checked() -> None:
@@ -161,8 +127,8 @@ def test_thinking_passes_unless_it_is_to_be_checked() -> None:
     def check(text: str) -> bool:
         return text != "bad"
 
-    assert run_through(events, hold_back(check, replacement="-")) == events
-    checked = run_through(
+    assert through(events, hold_back(check, replacement="-")) == events
+    checked = through(
         [*events[:1], BlockStop(0, BlockType.THINKING), *events[2:]], hold_back(check, replacement="-", thinking=True)
     )
     assert checked == [ThinkingDelta(0, "-"), BlockStop(0, BlockType.THINKING), events[2]]
@@ -172,35 +138,34 @@ def test_thinking_passes_unless_it_is_to_be_checked() -> None:
 def test_the_signature_of_replaced_thinking_is_dropped(window: int) -> None:
     events = [ThinkingDelta(0, "bad!"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
     operator = hold_back(lambda _: False, window=window, replacement="-", thinking=True)
-    kinds = [type(event) for event in run_through(events, operator)]
-    assert SignatureDelta not in kinds
+    assert not any(isinstance(event, SignatureDelta) for event in through(events, operator))
 
 
 def test_the_signature_of_thinking_that_passes_follows_it() -> None:
     events = [ThinkingDelta(0, "good"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
-    assert run_through(events, hold_back(yes, thinking=True)) == events
+    assert through(events, hold_back(yes, thinking=True)) == events
 
 
-@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_a_check_that_raises_anything_fails_closed(error: type[BaseException]) -> None:
-    def check(_: str) -> bool:
-        raise error
+@pytest.mark.parametrize(
+    "answer", [None, "yes", 1, object(), OSError("no answer"), SystemExit(), GeneratorExit(), asyncio.CancelledError()]
+)
+def test_a_check_that_raises_anything_or_answers_no_bool_fails_closed(answer: object) -> None:
+    def check(_: str) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
-    errors: list[Exception] = []
-    seen: list[Event] = []
-    source = reactivex.of(TextDelta(0, "aaaa"), STOP)
-    source.pipe(hold_back(check, window=2)).subscribe(seen.append, errors.append)
-    assert (seen, [error.__name__ in str(one) for one in errors]) == ([], [True])
+    seen, [error] = outcome([TextDelta(0, "aaaa"), STOP], hold_back(check, window=2))
+    assert seen == []
+    if isinstance(answer, BaseException):
+        assert (str(answer) or type(answer).__name__) in str(error)
+    else:
+        assert isinstance(error, ConfigurationError)
 
 
 def test_a_refusal_is_checked() -> None:
-    seen = run_through([RefusalDelta(0, "bad")], hold_back(lambda _: False, replacement="-"))
+    seen = through([RefusalDelta(0, "bad")], hold_back(lambda _: False, replacement="-"))
     assert seen == [RefusalDelta(0, "-")]
-
-
-def test_a_window_has_at_least_two_characters() -> None:
-    with pytest.raises(ConfigurationError, match="from 2 up"):
-        hold_back(yes, window=1)
 
 
 async def test_what_follows_waits_for_an_asynchronous_check() -> None:
@@ -278,10 +243,8 @@ def test_an_asynchronous_check_without_an_event_loop_names_the_remedy() -> None:
     async def check(_: str) -> bool:
         return True
 
-    errors: list[Exception] = []
-    source = reactivex.of(TextDelta(0, "aa"), STOP)
-    source.pipe(hold_back(check, window=2)).subscribe(None, errors.append)
-    assert "asyncio.run" in str(errors[0])
+    _, [error] = outcome([TextDelta(0, "aa"), STOP], hold_back(check, window=2))
+    assert "asyncio.run" in str(error)
 
 
 async def test_a_rejected_text_ends_the_run_and_stays_out_of_the_conversation() -> None:
@@ -306,9 +269,3 @@ async def test_a_replaced_text_is_what_the_conversation_keeps() -> None:
         ScriptedModel([say("The password is hunter2. Bye.")]), operators=[hold_back(check, replacement="[removed]")]
     )
     assert (await worker.run("hi")).text == "[removed]"
-
-
-def test_a_check_that_is_not_callable_is_refused() -> None:
-    check: Any = "is_clean"
-    with pytest.raises(ConfigurationError, match="give a function"):
-        hold_back(check)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reactivex import Observable, abc, of
+from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
@@ -13,6 +13,7 @@ from rxworker.events.meta import Meta
 from rxworker.operators import Block, group_blocks, only, scan_scope, split_meta
 from rxworker.operators.kernel import Sink, Source, Stage, connect, many, stage
 from rxworker.testing.marbles import Marbles
+from tests.seen import through
 
 
 def doubled(source: Observable[int]) -> Observable[int]:
@@ -34,8 +35,7 @@ def ignore(_: object) -> None:
 
 
 def test_stages_attach_to_each_other_and_to_any_observable() -> None:
-    seen: list[int] = []
-    of(1, 2).pipe(doubled, ops.map(doubled_value), doubled, doubled).subscribe(seen.append)
+    seen = through([1, 2], doubled, ops.map(doubled_value), doubled, doubled)
     assert seen == [16, 32]
 
 
@@ -74,23 +74,15 @@ def test_all_subscribers_see_an_event_also_when_one_raises() -> None:
     assert seen == [1]
 
 
-def test_a_late_subscriber_receives_the_completion_of_the_source() -> None:
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+def test_a_late_subscriber_receives_the_end_of_the_source(error: ValueError | None) -> None:
     source: Source[int] = Source()
-    source.on_completed()
-    source.on_completed()
-    ended: list[str] = []
-    source.subscribe(ignore, on_completed=lambda: ended.append("completed"))
-    assert ended == ["completed"]
-
-
-def test_a_late_subscriber_receives_the_error_of_the_source() -> None:
-    source: Source[int] = Source()
-    failure = ValueError("no")
-    source.on_error(failure)
+    source.on_completed() if error is None else source.on_error(error)
     source.on_next(1)
-    errors: list[Exception] = []
-    source.subscribe(ignore, errors.append)
-    assert errors == [failure]
+    source.on_completed()
+    ended: list[object] = []
+    source.subscribe(ended.append, ended.append, lambda: ended.append(None))
+    assert ended == [error]
 
 
 def test_who_subscribes_within_an_event_gets_the_next_one() -> None:
@@ -127,8 +119,7 @@ def test_an_error_while_subscribing_arrives_as_an_error() -> None:
 
 
 def test_a_synchronous_source_can_be_cut() -> None:
-    seen: list[int] = []
-    of(1, 2, 3).pipe(doubled, ops.take(1)).subscribe(seen.append)
+    seen = through([1, 2, 3], doubled, ops.take(1))
     assert seen == [2]
 
 

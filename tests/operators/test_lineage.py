@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reactivex import from_iterable, of
 from reactivex import operators as ops
 
 from rxworker import Deny, Paused, Run, Worker, before_tool_call, tool, worker_tool
@@ -13,8 +12,8 @@ from rxworker.events import Event, PauseState, Record, RunPause, RunResume, RunS
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import Link, lineage, merge_runs
-from rxworker.operators.spans import _Lineage
 from rxworker.testing import ScriptedModel, call
+from tests.seen import through
 
 
 def record(run_id: str, event: Event, *path: str) -> Record:
@@ -26,9 +25,7 @@ def starts(call_id: str, name: str = "look") -> ToolStart:
 
 
 def links_of(*records: Record) -> list[Link]:
-    seen: list[Link] = []
-    of(*records).pipe(lineage()).subscribe(seen.append)
-    return seen
+    return through(records, lineage())
 
 
 BEGIN = RunStart(Conversation())
@@ -68,14 +65,6 @@ def test_a_resumed_run_goes_on_from_the_one_that_was_paused() -> None:
     assert (link.kind, link.run_id, link.parent) == ("resumed", "s", ("r", ()))
 
 
-def test_nothing_is_kept_of_runs_that_have_ended() -> None:
-    machine = _Lineage()
-    for number in range(100):
-        machine.feed(record(str(number), starts("c")))
-        machine.feed(record(str(number), RunStop()))
-    assert machine._told == {}
-
-
 @given(st.lists(st.tuples(st.sampled_from("rs"), st.sampled_from(["run", "c", "d"])), max_size=20))
 def test_parents_come_before_their_children(steps: list[tuple[str, str]]) -> None:
     """Calls nest deeper and deeper, in two runs at once."""
@@ -90,8 +79,7 @@ def test_parents_come_before_their_children(steps: list[tuple[str, str]]) -> Non
         else:
             records.append(record(run, starts(step), *path))
     told: set[object] = set()
-    seen: list[Link] = []
-    from_iterable(records).pipe(lineage()).subscribe(seen.append)
+    seen = through(records, lineage())
     for link in seen:
         assert link.parent is None or link.parent in told
         told.add(link.place)

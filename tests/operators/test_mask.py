@@ -33,6 +33,7 @@ from rxworker.operators import hold_back, mask, text_deltas
 from rxworker.operators.mask import LONGEST
 from rxworker.testing import ScriptedModel
 from rxworker.testing.marbles import Marbles
+from tests.seen import outcome, through
 
 STOP = BlockStop(0, BlockType.TEXT)
 
@@ -59,12 +60,7 @@ def cut(text: str, places: Iterable[int]) -> list[str]:
 
 
 def masked(pieces: Iterable[str], pattern: Any, limit: int = 8, **more: Any) -> list[str]:
-    events = reactivex.from_iterable([TextDelta(0, piece) for piece in pieces])
-    seen: list[str] = []
-    errors: list[Exception] = []
-    events.pipe(mask(pattern, "*", limit=limit, **more), text_deltas()).subscribe(seen.append, errors.append)
-    assert not errors
-    return seen
+    return through([TextDelta(0, piece) for piece in pieces], mask(pattern, "*", limit=limit, **more), text_deltas())
 
 
 TEXTS = st.text(alphabet="ak1-s \n", max_size=60)
@@ -116,10 +112,7 @@ def test_text_is_delayed_by_a_quarter_more_than_the_limit() -> None:
 def test_a_long_match_is_replaced_once_and_a_longer_one_ends_the_stream() -> None:
     digits = ["1" * 100] * 60
     assert masked([*digits, "a"], r"\d+", limit=10) == ["*a"]
-    seen: list[str] = []
-    errors: list[Exception] = []
-    source = reactivex.from_iterable([TextDelta(0, "1" * 1000)] * (3 * LONGEST // 1000))
-    source.pipe(mask(r"\d+"), text_deltas()).subscribe(seen.append, errors.append)
+    seen, errors = outcome([TextDelta(0, "1" * 1000)] * (3 * LONGEST // 1000), mask(r"\d+"), text_deltas())
     assert [type(error) for error in errors] == [TextRejectedError]
     assert seen == []
 
@@ -163,8 +156,7 @@ def test_the_texts_of_a_block_and_blocks_are_masked_apart() -> None:
         BlockStop(0, BlockType.TEXT),
         BlockStop(1, BlockType.TEXT),
     ]
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(mask("555", "*")).subscribe(seen.append)
+    seen = through(events, mask("555", "*"))
     assert seen == [
         TextDelta(0, "*"),
         ThinkingDelta(0, "5"),
@@ -193,8 +185,7 @@ THOUGHTS: list[Event] = [
     ],
 )
 def test_changed_thinking_loses_its_signature(pattern: str, thinking: bool, texts: list[str]) -> None:
-    seen: list[Any] = []
-    reactivex.from_iterable(THOUGHTS).pipe(mask(pattern, "*", thinking=thinking)).subscribe(seen.append)
+    seen = through(THOUGHTS, mask(pattern, "*", thinking=thinking))
     found = [each for each in seen if isinstance(each, ThinkingDelta | SignatureDelta)]
     shown = [each.text if isinstance(each, ThinkingDelta) else each.signature for each in found]
     assert shown == texts
@@ -225,24 +216,16 @@ def test_a_function_that_returns_something_else_ends_the_stream(found: Any) -> N
     def find(_: str) -> Any:
         return found
 
-    seen: list[str] = []
-    errors: list[Exception] = []
-    events = reactivex.of(TextDelta(0, "hunter2"))
-    events.pipe(mask(find), text_deltas()).subscribe(seen.append, errors.append)
-    assert [type(error) for error in errors] == [ConfigurationError]
-    assert seen == []
+    seen, errors = outcome([TextDelta(0, "hunter2")], mask(find), text_deltas())
+    assert (seen, [type(error) for error in errors]) == ([], [ConfigurationError])
 
 
 def test_a_function_that_raises_ends_the_stream_with_nothing_shown() -> None:
     def find(_: str) -> list[tuple[int, int]]:
         raise OSError("no model")
 
-    seen: list[str] = []
-    errors: list[Exception] = []
-    events = reactivex.of(TextDelta(0, "hunter2"), STOP)
-    events.pipe(mask(find), text_deltas()).subscribe(seen.append, errors.append)
-    assert [str(error) for error in errors] == ["no model"]
-    assert seen == []
+    seen, errors = outcome([TextDelta(0, "hunter2"), STOP], mask(find), text_deltas())
+    assert (seen, [str(error) for error in errors]) == ([], ["no model"])
 
 
 @pytest.mark.parametrize(
@@ -294,7 +277,6 @@ def test_copies_of_a_replaced_text_in_the_ends_of_blocks_are_dropped(verb: Any) 
         Status(ResponseStatus.STARTED),
         BlockStop(0, BlockType.TEXT, echo={"own": 2}),
     ]
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(verb).subscribe(seen.append)
+    seen = through(events, verb)
     assert [each.echo for each in seen if isinstance(each, BlockStop)] == [None, None, other, {"own": 2}]
     assert "hunter2" not in repr(seen)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from reactivex import Observable, merge, of
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError
 from rxworker.operators import map_async, quorum
 from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles, play
@@ -172,11 +171,6 @@ def test_enough_of_several_sources_leave_the_others() -> None:
     sources = [test.cold("-a|"), test.cold("--b|"), test.cold("---a|"), slow]
     assert test.observe(merge(*sources).pipe(quorum(2))) == test.expected("---(a,|)")
     assert slow.subscriptions == test.subscriptions("^--!")
-
-
-def test_at_least_one_must_work() -> None:
-    with pytest.raises(ConfigurationError, match="from 1 up"):
-        map_async(of, 0, in_order=True)
 
 
 def test_thousands_of_items_at_once_do_not_pile_up() -> None:

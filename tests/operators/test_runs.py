@@ -132,13 +132,6 @@ def test_two_subscriptions_emit_the_same_events() -> None:
     assert stories[0] == stories[1] == [RECORDS["a"], RECORDS["b"]]
 
 
-async def test_a_single_run_is_refused_at_once() -> None:
-    run = Worker(ScriptedModel(["Hello."])).run("hi")
-    with pytest.raises(TypeError, match=r"merge_runs\(\[run\]\)"):
-        merge_runs(run)  # pyright: ignore[reportArgumentType]
-    await run
-
-
 def test_a_single_observable_is_refused_with_the_correct_call() -> None:
     errors: list[Exception] = []
     single: Observable[Record] = of(RECORDS["a"])

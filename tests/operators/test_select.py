@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from reactivex import operators as ops
 
 from rxworker.events import BlockDelta, Event, Ping, Record, TextDelta, ThinkingDelta, Usage
@@ -19,36 +22,24 @@ EVENTS: dict[str, Event] = {
 SOURCE = "-p-a-u-b-k-l-|"
 
 
-def test_only_keeps_one_type() -> None:
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        (only(TextDelta), "---a---b-----|"),
+        (only(Ping, BlockDelta), "-p-a---b-k-l-|"),  # and their subclasses
+        (reject(Ping, Usage), "---a---b-k-l-|"),
+    ],
+)
+def test_only_keeps_types_and_reject_drops_them(operator: Any, expected: str) -> None:
     test = Marbles()
-    seen = test.observe(test.hot(SOURCE, EVENTS).pipe(only(TextDelta)))
-    assert seen == test.expected("---a---b-----|", EVENTS)
+    assert test.observe(test.hot(SOURCE, EVENTS).pipe(operator)) == test.expected(expected, EVENTS)
 
 
-def test_only_keeps_several_types_and_their_subclasses() -> None:
-    test = Marbles()
-    seen = test.observe(test.hot(SOURCE, EVENTS).pipe(only(Ping, BlockDelta)))
-    assert seen == test.expected("-p-a---b-k-l-|", EVENTS)
-
-
-def test_reject_drops_types() -> None:
-    test = Marbles()
-    seen = test.observe(test.hot(SOURCE, EVENTS).pipe(reject(Ping, Usage)))
-    assert seen == test.expected("---a---b-k-l-|", EVENTS)
-
-
-def test_text_deltas_are_those_of_a_choice() -> None:
+@pytest.mark.parametrize(("deltas", "expected"), [(text_deltas, "---A---B-----|"), (thinking_deltas, "---------K-L-|")])
+def test_text_and_thinking_deltas_are_those_of_a_choice(deltas: Any, expected: str) -> None:
     test = Marbles()
     source = test.hot(SOURCE, EVENTS)
-    seen = test.observe(source.pipe(text_deltas(), ops.merge(source.pipe(text_deltas(1)))))
-    assert seen == test.expected("---A---B-----|")
-
-
-def test_thinking_deltas_are_those_of_a_choice() -> None:
-    test = Marbles()
-    source = test.hot(SOURCE, EVENTS)
-    seen = test.observe(source.pipe(thinking_deltas(), ops.merge(source.pipe(thinking_deltas(1)))))
-    assert seen == test.expected("---------K-L-|")
+    assert test.observe(source.pipe(deltas(), ops.merge(source.pipe(deltas(1))))) == test.expected(expected)
 
 
 def test_events_opens_the_envelopes() -> None:

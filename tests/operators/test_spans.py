@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +22,13 @@ from rxworker.events import (
     TextDelta,
     ToolStart,
     ToolStop,
+    Usage,
 )
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.operators import Span, spans
-from rxworker.operators.spans import _Spans
+from rxworker.operators import spans
+from rxworker.operators.gauges import _Changes
+from rxworker.operators.spans import _Lineage, _Spans
+from tests.seen import through
 
 
 def record(time: float, event: Event, *path: str, run_id: str = "r") -> Record:
@@ -38,8 +44,7 @@ def answered(record: Record) -> str | None:
 
 
 def seconds_of(*records: Record) -> list[float]:
-    seen: list[Span] = []
-    of(*records).pipe(spans(asked, answered)).subscribe(seen.append)
+    seen = through(records, spans(asked, answered))
     return [span.seconds for span in seen]
 
 
@@ -77,9 +82,8 @@ def test_a_record_may_end_something_and_begin_it_again() -> None:
     def every(record: Record) -> int:
         return 0
 
-    seen: list[Span] = []
     records = [record(time, Ping()) for time in (1, 2, 4)]
-    of(*records).pipe(spans(every, every)).subscribe(seen.append)
+    seen = through(records, spans(every, every))
     assert [span.seconds for span in seen] == [1, 2]
 
 
@@ -95,8 +99,7 @@ def call_ends(record: Record) -> str | None:
 def test_calls_that_overlap_are_distinguished_by_their_names(order: list[int]) -> None:
     begins = [record(n, ToolStart(ToolCall(str(n), "look", {}))) for n in range(6)]
     ends = [record(10 + n, ToolStop(ToolResult(str(n)), call_id=str(n))) for n in order]
-    seen: list[Span] = []
-    of(*begins, *ends).pipe(spans(call_begins, call_ends)).subscribe(seen.append)
+    seen = through([*begins, *ends], spans(call_begins, call_ends))
     assert [span.seconds for span in seen] == [10.0] * 6
     assert [span.end for span in seen] == ends
 
@@ -110,10 +113,20 @@ def test_what_a_mark_raises_ends_the_stream() -> None:
     assert [str(error) for error in errors] == ["no"]
 
 
-def test_nothing_is_kept_of_runs_that_have_ended() -> None:
-    machine = _Spans(asked, answered)
+KEPT: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "spans": lambda: (spanning := _Spans(asked, answered), spanning._open),
+    "lineage": lambda: (family := _Lineage(), family._told),
+    "usage_changes": lambda: (changes := _Changes(), changes._open),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_nothing_is_kept_of_runs_that_have_ended(name: str) -> None:
+    machine, kept = KEPT[name]()
     for number in range(100):
-        machine.feed(record(1, ASK, run_id=str(number)))
-        machine.feed(record(1, ASK, "c", run_id=str(number)))
+        for event in (ASK, Usage(1), ToolStart(ToolCall("c", "look", {}))):
+            machine.feed(record(1, event, run_id=str(number)))
+            machine.feed(record(1, event, "c", run_id=str(number)))
+        assert kept
         machine.feed(record(2, RunStop(), run_id=str(number)))
-    assert machine._open == {}
+    assert kept == {}

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import reactivex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +35,7 @@ from rxworker.messages import StopKind, StopReason, Text, Thinking
 from rxworker.operators import think_tags
 from rxworker.testing import ScriptedModel, lint, say
 from rxworker.testing.marbles import Marbles
+from tests.seen import through
 
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 START, STOP = BlockStart(0, TEXT), BlockStop(0, TEXT)
@@ -83,9 +83,7 @@ def test_tags_follow_the_blocks(source: str, expected: str) -> None:
 
 
 def passed(events: Sequence[Event], **options: Any) -> list[Event]:
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(think_tags(**options)).subscribe(seen.append)
-    return seen
+    return through(events, think_tags(**options))
 
 
 def blocks_of(events: Sequence[Event]) -> list[tuple[BlockType, str]]:

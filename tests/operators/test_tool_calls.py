@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import reactivex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,14 +25,13 @@ from rxworker.operators import tool_calls
 from rxworker.providers import PROVIDERS
 from rxworker.state import ResponseState, message_of, step_response
 from tests.over_recordings import provider_of, pytest_generate_tests
+from tests.seen import through
 
 __all__ = ["pytest_generate_tests"]
 
 
 def made(events: list[Event]) -> list[ToolCall]:
-    calls: list[ToolCall] = []
-    reactivex.from_iterable(events).pipe(tool_calls()).subscribe(calls.append)
-    return calls
+    return through(events, tool_calls())
 
 
 def of_the_message(events: list[Event]) -> list[ToolCall]:

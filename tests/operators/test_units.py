@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-import reactivex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +30,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, fail, say
 from rxworker.testing.marbles import Marbles
 from rxworker.transport import Retry
+from tests.seen import through
 
 
 @tool
@@ -91,15 +91,12 @@ def test_lines_follow_the_blocks(source: str, expected: str) -> None:
 
 
 def texts_of(events: Sequence[Event], operator: Operator[Event, Event]) -> list[str]:
-    seen: list[str] = []
-    reactivex.from_iterable(events).pipe(operator, text_deltas()).subscribe(seen.append)
-    return seen
+    return through(events, operator, text_deltas())
 
 
 def test_interleaved_blocks_and_choices_are_kept_apart() -> None:
     events = [TextDelta(0, "a"), TextDelta(1, "x", 1), TextDelta(0, "b\n"), TextDelta(1, "y\n", 1)]
-    seen: list[Event] = []
-    reactivex.from_iterable(events).pipe(lines()).subscribe(seen.append)
+    seen = through(events, lines())
     assert seen == [TextDelta(0, "ab\n"), TextDelta(1, "xy\n", 1)]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reactivex import of
 from reactivex import operators as ops
 
 from rxworker import Worker, worker_tool
-from rxworker.events import AttemptStart, ConversationCompact, Event, Record, RunStop, Usage
+from rxworker.events import AttemptStart, ConversationCompact, Event, Record, Usage
 from rxworker.messages import Prices
 from rxworker.operators import UsageChange, usage_changes
-from rxworker.operators.gauges import _Changes
 from rxworker.testing import ScriptedModel, call, say
+from tests.seen import through
 
 
 def record(event: Event, *path: str, run_id: str = "r", attempt: int = 1) -> Record:
@@ -21,9 +20,7 @@ def record(event: Event, *path: str, run_id: str = "r", attempt: int = 1) -> Rec
 
 
 def changes_of(*records: Record) -> list[UsageChange]:
-    seen: list[UsageChange] = []
-    of(*records).pipe(usage_changes()).subscribe(seen.append)
-    return seen
+    return through(records, usage_changes())
 
 
 def test_a_snapshot_adds_what_is_new_in_it() -> None:
@@ -76,12 +73,3 @@ async def test_the_changes_of_a_run_add_up_to_its_usage() -> None:
 
 def tokens_of(change: UsageChange) -> int:
     return change.tokens
-
-
-def test_nothing_is_kept_of_runs_that_have_ended() -> None:
-    machine = _Changes()
-    for number in range(100):
-        machine.feed(record(Usage(1), run_id=str(number)))
-        machine.feed(record(Usage(1), "c", run_id=str(number)))
-        machine.feed(record(RunStop(), run_id=str(number)))
-    assert machine._open == {}

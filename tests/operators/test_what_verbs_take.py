@@ -84,6 +84,7 @@ from rxworker.operators import (
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel
 from rxworker.timeline import Timeline
+from tests.seen import through
 
 Kind: TypeAlias = Literal["events", "records", "texts", "blocks", "numbers"]
 
@@ -227,9 +228,7 @@ NO_VERBS = {
 
 
 def blocks() -> list[Any]:
-    found: list[Any] = []
-    reactivex.from_iterable(EVENTS).pipe(group_blocks(replay=True)).subscribe(found.append)
-    return found
+    return through(EVENTS, group_blocks(replay=True))
 
 
 def entries() -> list[Any]:

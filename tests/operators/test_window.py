@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reactivex import abc, of
+from reactivex import abc
 from reactivex import operators as ops
 from reactivex.disposable import CompositeDisposable, Disposable
 from reactivex.scheduler import HistoricalScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
-from rxworker.errors import ConfigurationError
 from rxworker.operators import Window, fold_sliding, session_windows, sliding
 from rxworker.operators.kernel import Source
 from rxworker.operators.window import FEW, Fold, View
 from rxworker.testing.marbles import SUBSCRIBED, Marbles, values_of
+from tests.seen import through
 
 WINDOWS = {"A": ("a",), "B": ("a", "b"), "C": ("b",), "D": ()}
 
@@ -38,30 +39,21 @@ def test_the_items_between_two_pauses_are_one_group(source: str, at_most: int, e
     assert seen == test.expected(expected, {"A": ("a", "b"), "B": ("c", "d"), "C": ("c",)})
 
 
-def observe(drawing: str, until: str = "") -> list[object]:
+@pytest.mark.parametrize(
+    ("source", "until", "expected"),
+    [
+        ("-a--b------------|", "", "-A--B--C--D------|"),
+        ("-(a,b)-----------|", "", "-(A,B)-D---------|"),  # they leave together
+        ("-a-----b---------|", "", "-A-----C-----D---|"),  # one comes when another leaves
+        ("-a-|", "", "-A-|"),
+        ("-a-#", "", "-A-#"),
+        ("-a-----", "----!", "-A"),
+    ],
+)
+def test_items_come_and_leave_until_it_ends_or_is_disposed(source: str, until: str, expected: str) -> None:
     test = Marbles()
-    return list(test.observe(test.hot(drawing).pipe(sliding(6, test.scheduler)), until=until))
-
-
-def test_items_come_and_leave() -> None:
-    assert observe("-a--b------------|") == Marbles().expected("-A--B--C--D------|", WINDOWS)
-
-
-def test_items_of_one_moment_leave_together() -> None:
-    assert observe("-(a,b)-----------|") == Marbles().expected("-(A,B)-D---------|", WINDOWS)
-
-
-def test_an_item_that_comes_when_another_leaves_is_seen_without_it() -> None:
-    assert observe("-a-----b---------|") == Marbles().expected("-A-----C-----D---|", WINDOWS)
-
-
-def test_the_end_does_not_wait_for_the_window() -> None:
-    assert observe("-a-|") == Marbles().expected("-A-|", WINDOWS)
-    assert observe("-a-#") == Marbles().expected("-A-#", WINDOWS)
-
-
-def test_nothing_leaves_after_disposing() -> None:
-    assert observe("-a-----", until="----!") == Marbles().expected("-A", WINDOWS)
+    seen = test.observe(test.hot(source).pipe(sliding(6, test.scheduler)), until=until)
+    assert seen == test.expected(expected, WINDOWS)
 
 
 def test_a_window_that_was_kept_does_not_change() -> None:
@@ -85,12 +77,6 @@ def test_a_window_is_a_sequence() -> None:
         window[3]
 
 
-def test_a_window_has_a_width() -> None:
-    for width in (0, -1, float("nan")):
-        with pytest.raises(ConfigurationError, match="above 0"):
-            sliding(width, TestScheduler())
-
-
 def add(one: int, other: int) -> int:
     return one + other
 
@@ -104,31 +90,22 @@ def test_a_fold_follows_the_window() -> None:
     assert test.observe(total) == test.expected("-1--3--2--0------|", NUMBERS)
 
 
-def test_what_combining_raises_ends_the_stream() -> None:
+@pytest.mark.parametrize(("calls", "unsubscribed"), [(0, "^--!"), (2, "^------!")], ids=["comes", "leaves"])
+def test_what_combining_raises_when_an_item_comes_or_leaves_ends_the_stream(calls: int, unsubscribed: str) -> None:
+    left = calls
+
     def refuse(one: str, other: str) -> str:
-        raise ValueError("no")
-
-    test = Marbles()
-    source = test.hot("-a-b-c-|")
-    seen = test.observe(source.pipe(fold_sliding(refuse, "", 6, test.scheduler)))
-    assert [str(r.value) for r in seen] == ["OnNext(a)", "OnError(no)"]
-    assert source.subscriptions == test.subscriptions("^--!")
-
-
-def test_what_combining_raises_when_items_leave_ends_the_stream() -> None:
-    calls: list[str] = []
-
-    def refuse_later(one: str, other: str) -> str:
-        calls.append(one + other)
-        if len(calls) > 2:
+        nonlocal left
+        left -= 1
+        if left < 0:
             raise ValueError("no")
         return one + other
 
     test = Marbles()
     source = test.hot("-a-b-c-------------|")
-    seen = test.observe(source.pipe(fold_sliding(refuse_later, "", 6, test.scheduler)))
+    seen = test.observe(source.pipe(fold_sliding(refuse, "", 6, test.scheduler)))
     assert [str(r.value) for r in seen][-1] == "OnError(no)"
-    assert source.subscriptions == test.subscriptions("^------!")
+    assert source.subscriptions == test.subscriptions(unsubscribed)
 
 
 Times = st.lists(st.integers(1, 60), max_size=40).map(sorted)
@@ -208,34 +185,23 @@ class Counted(HistoricalScheduler):
         return CompositeDisposable(once, super().schedule_relative(duetime, ring, state))
 
 
-def test_disposing_takes_the_timer_with_it() -> None:
+@pytest.mark.parametrize("end", ["completed", "failed", "disposed"])
+def test_the_end_takes_the_timer_with_it(end: str) -> None:
     time = Counted()
     source: Source[str] = Source()
     seen: list[Window[str]] = []
-    subscription = source.pipe(sliding(6, time)).subscribe(seen.append)
+    subscription = source.pipe(sliding(6, time)).subscribe(seen.append, lambda _: None)
     source.on_next("a")
     assert time.pending == 1
-    subscription.dispose()
+    ends = {
+        "completed": source.on_completed,
+        "failed": partial(source.on_error, OSError()),
+        "disposed": subscription.dispose,
+    }
+    ends[end]()
     assert time.pending == 0
     time.advance_by(60)
     assert seen == [("a",)]
-
-
-def test_the_end_takes_the_timer_with_it() -> None:
-    for end in (Source[str].on_completed, fail):
-        time = Counted()
-        source: Source[str] = Source()
-        source.pipe(sliding(6, time)).subscribe(on_error=errors.append)
-        source.on_next("a")
-        end(source)
-        assert time.pending == 0
-
-
-errors: list[Exception] = []
-
-
-def fail(source: Source[str]) -> None:
-    source.on_error(ValueError("no"))
 
 
 def test_there_is_one_timer_for_the_oldest_item_and_none_without_items() -> None:
@@ -300,6 +266,5 @@ def test_a_view_holds_at_most_twice_its_window(width: int) -> None:
 
 
 def test_a_source_that_ends_within_its_subscription_is_seen() -> None:
-    seen: list[Window[int]] = []
-    of(1, 2).pipe(sliding(60, HistoricalScheduler()), ops.take_last(1)).subscribe(seen.append)
+    seen = through([1, 2], sliding(60, HistoricalScheduler()), ops.take_last(1))
     assert seen == [(1, 2)]

@@ -68,6 +68,7 @@ from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
 from rxworker.views import Tracker
 from rxworker.views.changes import ViewBegin, ViewCut, ViewPause
+from tests.protocols.story import numbered
 
 Wire = dict[str, Any]
 IDS = ["c1", "c2", "c3"]
@@ -520,7 +521,7 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
     """No worker resumes a run with a result of a call that then waits again."""
     refused = ToolResult("c1", "no", is_error=True, name="look")
     told = [RunResume(answered([LOOK]), PauseState("hook", (), (), refused={0: refused})), TextDelta(0, "hi"), end]
-    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
+    check(numbered(*told))
 
 
 @pytest.mark.parametrize(
@@ -541,7 +542,7 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
     ids=["a result without a call, which waits twice", "two starts of one block", "a call that waits after its result"],
 )
 def test_what_no_worker_sends_makes_well_formed_streams(told: list[Event]) -> None:
-    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
+    check(numbered(*told))
 
 
 @given(soups(), st.integers(0, 30))
@@ -563,7 +564,7 @@ def test_a_late_watcher_learns_that_a_call_is_whole_before_it_learns_its_result(
         BlockStart(0, BlockType.TOOL_USE, call),
         ToolStop(ToolResult("c1", "nothing", name="look"), 0.0),
     ]
-    records = [Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)]
+    records = numbered(*told)
     encoder = UiMessageEncoder("message")
     caught_up = frames(b"".join(map(data_line, encoder.catch_up(fold_run(records), "run-1"))))
     types = [part["type"] for part in [*caught_up, *parts_of([], encoder)]]
@@ -577,7 +578,7 @@ def test_a_stop_that_answers_the_open_call_at_its_own_index_closes_it_once() -> 
         BlockStart(0, BlockType.TOOL_USE, call),
         BlockStop(0, BlockType.TEXT, metadata=ToolResultMetadata("c1", "")),
     ]
-    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
+    check(numbered(*told))
 
 
 @given(soups())

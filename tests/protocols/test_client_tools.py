@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Approve, Deny, Paused, Run, Worker, before_tool_call, tool
-from rxworker.errors import RxWorkerError
+from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call
 from rxworker.events import Record, RunPause, ToolStart
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext
 from rxworker.hooks.points import BeforeToolCallVerdict
@@ -26,18 +25,14 @@ from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ClientTool
 from rxworker.worker import Decision
+from tests.protocols.story import look
+from tests.runs import told
 
 Wire = dict[str, Any]
 Made = tuple[str, Any]
 """A call that a client may run: its id and its arguments."""
 META = ToolMeta("open_tab", "Open a tab.", {"type": "object", "properties": {"url": {}}})
 FORBIDDEN, ALLOWED = {"url": "https://bad"}, {"url": "https://good"}
-
-
-@tool
-def look(city: str) -> str:
-    """Look out of a window."""
-    return f"rain in {city}"
 
 
 class Door:
@@ -132,16 +127,6 @@ CASES: dict[str, tuple[Any, Decision | None, list[Any], list[Any]]] = {
     "edit and pause, then approved": (edit_and_pause, Approve(), [], [ALLOWED]),
     "edit and pause, then denied": (edit_and_pause, Deny("no"), [], []),
 }
-
-
-async def told(run: Run[object]) -> list[Record]:
-    records: list[Record] = []
-    try:
-        async for record in run:
-            records.append(record)
-    except RxWorkerError:
-        pass
-    return records
 
 
 def worker_with(hook: Any, *turns: Any) -> Worker:

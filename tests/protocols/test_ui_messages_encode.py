@@ -6,19 +6,15 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from rxworker import Approve, Deny, Paused, Run, Worker, tool, worker_tool
-from rxworker.errors import RunCancelledError, RxWorkerError
+from rxworker import Approve, Deny, Paused, Run, Worker, worker_tool
+from rxworker.errors import RunCancelledError
 from rxworker.events import (
-    AttemptStart,
     BlockAbort,
-    BlockStart,
     BlockStop,
     BlockType,
     CitationDelta,
-    Event,
     Gap,
     HookMessage,
-    InputJsonDelta,
     MessageAdd,
     PauseState,
     Record,
@@ -27,7 +23,6 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
     ToolStop,
-    ToolUseMetadata,
 )
 from rxworker.events.pause import Question
 from rxworker.messages import Image, Message, StopKind, Text, ToolCall, ToolResult
@@ -35,30 +30,11 @@ from rxworker.protocols.common import data_line
 from rxworker.protocols.ui_messages import UiMessageEncoder, ui_message_stream
 from rxworker.protocols.ui_messages.encode import DONE
 from rxworker.testing import ScriptedModel, call, fail, say, think
-from rxworker.tools import ToolContext
 from rxworker.transport import Retry
+from tests.protocols.story import OWN, booking, numbered, remove, start_call
+from tests.runs import told
 
 Wire = dict[str, Any]
-
-
-@tool(requires_approval=True)
-def remove(path: str) -> str:
-    """Remove a file."""
-    return f"{path} is gone"
-
-
-async def told(run: Run[object]) -> list[Record]:
-    records: list[Record] = []
-    try:
-        async for record in run:
-            records.append(record)
-    except RxWorkerError:
-        pass
-    return records
-
-
-def numbered(*events: Event, first: int = 1) -> list[Record]:
-    return [Record(n, "run-1", 1, 1, 0.0, event) for n, event in enumerate(events, start=first)]
 
 
 def encoded(records: list[Record], encoder: UiMessageEncoder | None = None) -> list[Wire]:
@@ -74,19 +50,6 @@ def of_type(parts: list[Wire], *types: str) -> list[Wire]:
 
 def types(parts: list[Wire]) -> list[str]:
     return [part["type"] for part in parts if not part["type"].startswith("data-")]
-
-
-OWN = AttemptStart(own_tools=("look",))
-"""A request of a worker that runs the tool itself."""
-
-
-def start_call(native: str = "c1", text: str = "{}") -> list[Event]:
-    which = ToolUseMetadata(native, "look")
-    return [
-        BlockStart(0, BlockType.TOOL_USE, which),
-        InputJsonDelta(0, text),
-        BlockStop(0, BlockType.TOOL_USE, metadata=which),
-    ]
 
 
 async def test_an_answer_is_a_message_of_steps() -> None:
@@ -241,15 +204,7 @@ async def test_a_watch_that_stops_is_closed_and_done() -> None:
 async def test_a_question_of_a_tool_requests_approval_and_is_data_of_the_pause() -> None:
     question = Question("tides", "Sign in.", url="https://a.example/")
 
-    @tool
-    async def book(context: ToolContext) -> str:
-        """Book."""
-        if context.begun is None:
-            context.ask(question)
-        assert context.begun.reply is not None
-        return context.begun.reply.action
-
-    worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[book])
+    worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[booking(question)])
     run = worker.run("hi")
     parts = encoded(await told(run))
     (request,) = of_type(parts, "tool-approval-request")

@@ -5,9 +5,7 @@ Steps to blocks and back, how an interaction ends, and one that goes on without 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -41,10 +39,12 @@ from rxworker.messages import (
 from rxworker.messages.usage import Usage
 from rxworker.providers import GeminiInteractions, HttpRequest, Options, Request, ToolChoice
 from rxworker.providers.gemini_interactions.encode import encode_steps
-from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import ReplayServer, ServedResponse, check_balanced, say, think
+from rxworker.state.response import fold_response, message_of
+from rxworker.testing import ReplayServer, ServedResponse, say, think
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 from rxworker.transport import Client, Retry
+from tests.decoded import answer_of, decoded
+from tests.seen import until_end
 
 NAME = "gemini_interactions"
 ASK = Conversation((Message.user("hi"),))
@@ -102,20 +102,12 @@ def stream(*events: JsonObject) -> bytes:
 
 
 def decode(data: bytes, cuts: Sequence[int] = ()) -> list[ResponseEvent]:
-    decoder = provider().decoder()
     places = [0, *sorted(cuts), len(data)]
-    events = [event for begin, end in pairwise(places) for event in decoder.feed(data[begin:end])]
-    events += decoder.finish()
-    check_balanced(events)
-    return events
-
-
-def state_of(events: Sequence[ResponseEvent]) -> ResponseState:
-    return reduce(step_response, events, ResponseState())
+    return decoded(provider(), *(data[begin:end] for begin, end in pairwise(places)))
 
 
 def content_of(events: Sequence[ResponseEvent]) -> tuple[Content, ...]:
-    message = message_of(state_of(events), NAME)
+    message = message_of(fold_response(events), NAME)
     return message.content if message else ()
 
 
@@ -283,10 +275,10 @@ each_step = pytest.mark.parametrize("name", STEPS)
 @each_step
 def test_steps_become_blocks_and_go_back_as_they_came(name: str) -> None:
     events, blocks, steps = STEPS[name]
-    decoded = decode(stream(CREATED, *events, completed()))
-    assert content_of(decoded) == blocks
+    made = decode(stream(CREATED, *events, completed()))
+    assert content_of(made) == blocks
     assert encode_steps((Message("assistant", blocks, NAME),)) == steps
-    assert decoded[0] == Status(ResponseStatus.STARTED, "v1/a", "gemini-x")
+    assert made[0] == Status(ResponseStatus.STARTED, "v1/a", "gemini-x")
 
 
 @each_step
@@ -379,7 +371,7 @@ def test_an_update_may_report_the_end() -> None:
     update: JsonObject = {"event_type": "interaction.status_update", "status": "completed"}
     events = decode(stream(CREATED, start(0, "model_output"), delta(0, "text", text="a"), update))
     assert content_of(events) == (Text("a"),)
-    assert state_of(events).status is ResponseStatus.COMPLETED
+    assert fold_response(events).status is ResponseStatus.COMPLETED
 
 
 def test_the_usage_is_a_snapshot_in_normal_form() -> None:
@@ -570,8 +562,7 @@ def test_the_key_and_the_revision_are_headers(monkeypatch: pytest.MonkeyPatch) -
 def test_a_cut_by_the_limit_of_one_request_is_continued_with_its_token() -> None:
     last = completed("requires_continuation", continuation_token="t1")
     said = [CREATED, start(0, "model_output"), delta(0, "text", text="half"), stop(0), last]
-    cut = message_of(state_of(decode(stream(*said))), NAME)
-    assert cut is not None
+    cut = answer_of(decode(stream(*said)), NAME)
     body = body_of(ASK.add(cut))
     assert (body["input"], body["continuation_token"]) == (body_of(ASK)["input"], "t1")
     again = msgspec.structs.replace(cut, echo={"continuation_token": "t2"})
@@ -588,8 +579,7 @@ def test_a_stored_answer_that_was_cut_is_continued_by_its_name() -> None:
     """
     last = completed("requires_continuation", continuation_token="t1")
     said = [CREATED, start(0, "model_output"), delta(0, "text", text="half"), stop(0), last]
-    cut = message_of(state_of(decode(stream(*said))), NAME)
-    assert cut is not None
+    cut = answer_of(decode(stream(*said)), NAME)
     again = msgspec.structs.replace(cut, echo={**(cut.echo or {}), "interaction_id": "v1_b"})
     asked = body_of(ASK, extra={"store": True})
     del asked["input"]
@@ -647,11 +637,7 @@ async def taken(
 ) -> tuple[list[ResponseEvent], Exception | None]:
     """The events of an interaction in the background, and how it failed."""
     model = Client(provider(base_url=server.base_url, **arguments), retry=AGAIN)
-    got: list[ResponseEvent] = []
-    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    request = Request(ASK, options=BACKGROUND, cursor=cursor)
-    model.stream(request).subscribe(got.append, ended.set_result, lambda: ended.set_result(None))
-    return got, await ended
+    return await until_end(model.stream(Request(ASK, options=BACKGROUND, cursor=cursor)))
 
 
 def paths(server: ReplayServer) -> list[str]:

@@ -36,6 +36,7 @@ from rxworker.events import (
 )
 from rxworker.messages import Conversation, ToolCall, ToolResult
 from rxworker.testing import check_balanced, ensure_balanced, lint
+from tests.seen import through
 
 TEXT, TOOL = BlockType.TEXT, BlockType.TOOL_USE
 BEGIN, DONE = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED)
@@ -181,8 +182,7 @@ def test_the_assertion_lists_every_complaint() -> None:
 
 
 def test_the_operator_passes_a_sound_stream_on() -> None:
-    heard: list[Event] = []
-    rx.of(BEGIN, START, STOP, DONE).pipe(ensure_balanced()).subscribe(heard.append)
+    heard = through([BEGIN, START, STOP, DONE], ensure_balanced())
 
     assert heard == [BEGIN, START, STOP, DONE]
 

@@ -26,27 +26,10 @@ from rxworker.events import (
 from rxworker.providers import PROVIDERS
 from rxworker.timeline import TextBlockAbort, TextBlockEvent, TextBlockStart, TextBlockStop, Timeline
 from tests.over_recordings import provider_of
+from tests.timeline.scopes import Scopes
 
 STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED)
 STOP = BlockStop(0, BlockType.TEXT)
-
-
-class Scopes:
-    """Keeps the events of each scope, and the reasons of retractions."""
-
-    def __init__(self) -> None:
-        self.scopes: list[list[object]] = []
-        self.reasons: list[str] = []
-
-    def scope(self) -> list[object]:
-        self.scopes.append([])
-        return self.scopes[-1]
-
-    def on_event(self, scope: list[object], event: TextBlockEvent, /) -> None:
-        scope.append(event)
-
-    def on_retract(self, reason: str, /) -> None:
-        self.reasons.append(reason)
 
 
 def aborting(timeline: Timeline, at: type[object]) -> Callable[[TextBlockEvent], None]:

@@ -30,6 +30,7 @@ from rxworker.timeline import (
     ToolCallCollector,
 )
 from rxworker.transport import Retry
+from tests.timeline.scopes import Scopes
 
 STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED)
 QUICK = Retry(first=0.0)
@@ -42,22 +43,6 @@ def text(value: str) -> list[Event]:
 def tool_call(id_: str) -> list[Event]:
     start = BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata(id_, "look"))
     return [start, InputJsonDelta(1, "{}"), BlockStop(1, BlockType.TOOL_USE)]
-
-
-class Notes:
-    """A handler that keeps what it is called with."""
-
-    def __init__(self) -> None:
-        self.seen: list[object] = []
-
-    def scope(self) -> None:
-        return None
-
-    def on_event(self, scope: None, event: TextBlockEvent, /) -> None:
-        self.seen.append(event)
-
-    def on_retract(self, reason: str, /) -> None:
-        self.seen.append(reason)
 
 
 @tool
@@ -106,7 +91,7 @@ async def test_texts_that_were_taken_stay_taken() -> None:
 
 async def test_handlers_are_called_when_a_response_is_retracted() -> None:
     worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
-    notes, reasons = Notes(), list[str]()
+    notes, reasons = Scopes(), list[str]()
     worker.timeline.on_text_block(notes)
     worker.timeline.on_retract(reasons.append)
     await worker.run("hi")
@@ -119,7 +104,7 @@ async def test_handlers_are_called_when_a_response_is_retracted() -> None:
 
 @pytest.mark.parametrize("piped", [True, False])
 def test_a_second_start_retracts_the_text_of_the_response(piped: bool) -> None:
-    timeline, texts, calls, notes = Timeline(), TextBlockCollector(), ToolCallCollector(), Notes()
+    timeline, texts, calls, notes = Timeline(), TextBlockCollector(), ToolCallCollector(), Scopes()
     timeline.on_text_block(texts)
     timeline.on_tool_use_block(calls)
     source: Source[Event] = Source()
@@ -143,7 +128,7 @@ def test_a_second_start_retracts_the_text_of_the_response(piped: bool) -> None:
 def test_a_handler_that_is_removed_is_not_called() -> None:
     timeline, reasons = Timeline(), list[str]()
     timeline.on_retract(reasons.append).dispose()
-    timeline.on_text_block(Notes()).dispose()
+    timeline.on_text_block(Scopes()).dispose()
     timeline.retract("lost")
     assert reasons == []
 
@@ -162,7 +147,7 @@ def test_all_handlers_are_called_though_one_raises() -> None:
 
 
 def test_a_handler_may_take_a_response_back_itself() -> None:
-    timeline, notes = Timeline(), Notes()
+    timeline, notes = Timeline(), Scopes()
 
     def retract(event: TextBlockEvent) -> None:
         if event == TextDelta(0, "bad"):

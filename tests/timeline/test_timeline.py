@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from reactivex import abc
 
 from rxworker.errors import ConfigurationError
@@ -56,24 +54,10 @@ from rxworker.timeline import (
     ToolUseBlockStart,
     ToolUseBlockStop,
 )
+from tests.timeline.scopes import Scopes
 
 T = BlockType
 LOOK = ToolUseMetadata("1", "look")
-
-
-class Counting:
-    """Counts the events of each scope."""
-
-    def __init__(self) -> None:
-        self.scopes: list[list[object]] = []
-
-    def scope(self) -> list[object]:
-        scope: list[object] = []
-        self.scopes.append(scope)
-        return scope
-
-    def on_event(self, scope: list[object], event: object, /) -> None:
-        scope.append(event)
 
 
 def everything(timeline: Timeline) -> list[object]:
@@ -113,7 +97,7 @@ def test_meta_events_keep_their_place_between_the_events_of_blocks() -> None:
 
 
 def test_the_scope_of_a_meta_handler_lives_from_its_registration_on() -> None:
-    timeline, handler = Timeline(), Counting()
+    timeline, handler = Timeline(), Scopes()
     timeline.on_usage(handler)
     assert len(handler.scopes) == 1
     play(timeline, Usage(1), Usage(2))
@@ -180,7 +164,7 @@ BLOCKS: dict[str, tuple[Kind[Any], list[Event], list[list[object]]]] = {
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_handler_has_the_events_of_each_block_of_its_kind_in_a_scope(name: str) -> None:
     kind, events, scopes = BLOCKS[name]
-    timeline, handler = Timeline(), Counting()
+    timeline, handler = Timeline(), Scopes()
     timeline.on(kind, handler)
     play(timeline, *events)
     assert handler.scopes == scopes
@@ -228,7 +212,7 @@ def test_an_event_without_a_handler_is_not_refused() -> None:
         Timeline().dispatch(event)
 
 
-@pytest.mark.parametrize("value", [3, None, "print", Counting])
+@pytest.mark.parametrize("value", [3, None, "print", Scopes])
 def test_what_is_not_a_handler_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"not a handler|is a class"):
         Timeline().on_text_block(value)
@@ -277,7 +261,7 @@ def test_handlers_are_called_in_the_order_of_registration_each_with_its_own_scop
     timeline = Timeline()
     order: list[str] = []
 
-    class Named(Counting):
+    class Named(Scopes):
         def __init__(self, name: str) -> None:
             super().__init__()
             self.name = name
@@ -306,7 +290,7 @@ def test_a_handler_can_be_removed() -> None:
 
 
 def test_a_handler_that_is_removed_while_an_event_is_handled_has_this_event() -> None:
-    timeline, usages, texts = Timeline(), Counting(), Counting()
+    timeline, usages, texts = Timeline(), Scopes(), Scopes()
 
     def remove(_: object) -> None:
         for registration in registrations:
@@ -335,7 +319,7 @@ def test_a_handler_that_comes_while_an_event_is_handled_has_what_waits() -> None
 
 
 def test_aborting_closes_what_is_open_and_drops_the_scopes() -> None:
-    timeline, handler = Timeline(), Counting()
+    timeline, handler = Timeline(), Scopes()
     timeline.on_text_block(handler)
     play(timeline, TextDelta(0, "a"), TextDelta(1, "b"))
     timeline.abort_current_block("cancelled")
@@ -403,7 +387,7 @@ def test_a_handler_may_abort_the_block_it_is_called_for() -> None:
 
 
 def test_threads_lose_nothing_and_keep_their_order() -> None:
-    timeline, handler = Timeline(), Counting()
+    timeline, handler = Timeline(), Scopes()
     timeline.on_text_block(handler)
     overlaps: list[str] = []
     busy = threading.Lock()
@@ -487,30 +471,6 @@ def test_the_error_of_a_handler_that_raises_at_the_end_is_reported() -> None:
     timeline.on_text_block(refuse)
     seen = test.observe(test.hot("-d-|", EVENTS).pipe(timeline))
     assert seen == test.expected("-d-#", EVENTS, error=ValueError("no"))
-
-
-block_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(BlockStart, st.integers(0, 2), st.just(T.TEXT)),
-    st.builds(TextDelta, st.integers(0, 2), st.text(max_size=1)),
-    st.builds(BlockStop, st.integers(0, 2), st.just(T.TEXT)),
-    st.builds(BlockAbort, st.integers(0, 2), st.just(T.TEXT)),
-)
-
-
-@given(st.lists(block_events, max_size=30))
-def test_every_scope_ends_with_one_stop_or_abort(events: list[Event]) -> None:
-    """Whatever comes: a scope that is not ended by it was replaced by a second start."""
-    timeline, handler = Timeline(), Counting()
-    timeline.on_text_block(handler)
-    source: Source[Event] = Source()
-    source.pipe(timeline).subscribe()
-    for event in events:
-        source.on_next(event)
-    source.on_completed()
-    for scope in handler.scopes:
-        ends = [n for n, e in enumerate(scope, 1) if isinstance(e, TextBlockStop | TextBlockAbort)]
-        assert ends in ([], [len(scope)])
-    assert sum(len(scope) for scope in handler.scopes) >= len(events)
 
 
 @pytest.mark.parametrize("waiting", [0, 600], ids=["few", "more than are kept"])

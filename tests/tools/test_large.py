@@ -9,12 +9,12 @@ import pytest
 
 from rxworker import Limits, Worker, tool
 from rxworker.errors import LimitExceededError
-from rxworker.events import Record
 from rxworker.messages import ToolCall
 from rxworker.testing import Reply, ScriptedModel, lint
 from rxworker.testing.reply import Call
 from rxworker.tools import Toolbox
 from rxworker.tools.run import run_call
+from tests.runs import records_of
 
 MANY = 1_000
 LARGE = 10_000_000
@@ -52,8 +52,7 @@ async def test_a_large_text_is_cut_before_it_is_cleaned() -> None:
 async def test_they_arrive_through_a_worker_too() -> None:
     big = Reply(tool_calls=(Call("measure", {"text": "a" * LARGE}),), chunk=65_536)
     run = Worker(ScriptedModel([big, "Done."]), tools=[measure]).run("go")
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     result = await run
     assert result.conversation.messages[2].tool_results[0].text == str(LARGE)
     assert lint(records) == []
@@ -75,8 +74,7 @@ async def test_a_thousand_calls_in_one_response_run_and_answer_in_order() -> Non
     limits = Limits(max_tool_calls=MANY)
     worker = Worker(ScriptedModel([Reply(tool_calls=calls), "Done."]), tools=[count], limits=limits, parallel=16)
     run = worker.run("go")
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     result = await run
     texts = [r.text for r in result.conversation.messages[2].tool_results]
     assert texts == [str(n) for n in range(MANY)]

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, TransportError
-from rxworker.events import Record, ToolProgress
+from rxworker.events import ToolProgress
 from rxworker.messages import Audio, Document, Image, JsonObject, Text, ToolCall, ToolResult
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, mcp_tools
@@ -25,6 +25,7 @@ from rxworker.tools.base import policy_of
 from rxworker.tools.inline import inlined
 from rxworker.tools.mcp import McpTool, content_of, legal_names, text_of
 from rxworker.tools.run import run_call
+from tests.runs import records_of
 
 pytest.importorskip("mcp")
 
@@ -93,8 +94,7 @@ async def test_a_worker_uses_them(mcp_address: str) -> None:
     async with mcp_tools(url=mcp_address, prefix="small_") as made:
         worker = Worker(ScriptedModel([call("small_echo", text="hi"), "Done."]), tools=made)
         run = worker.run("go")
-        records: list[Record] = []
-        run.subscribe(records.append, lambda _: None)
+        records = records_of(run)
         result = await run
     assert result.conversation.messages[2].tool_results[0].text == "hi"
     assert lint(records) == []

@@ -13,7 +13,7 @@ import pytest
 from rxworker import Approve, Deny, Finished, Paused, Worker, before_tool_call, tool
 from rxworker.decisions import Decision
 from rxworker.errors import DecisionError, RunCancelledError, RunHandedOverError
-from rxworker.events import Record, ToolProgress
+from rxworker.events import ToolProgress
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import MemoryLog
 from rxworker.log.format import Entry
@@ -32,6 +32,8 @@ pytest.importorskip("mcp")
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+
+from tests.runs import records_of
 
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 ASK = {"method": "elicitation/create", "params": {"mode": "form", "message": "How many?", "requestedSchema": FORM}}
@@ -141,8 +143,7 @@ async def test_a_task_is_polled_as_seldom_as_the_server_wants(quick: list[float]
     mine = Mine(WORKING, slow, WORKING, DONE)
     async with connected(mine) as tools:
         run = Worker(ScriptedModel([call("dig"), "Done."]), tools=tools).run("go")
-        records = list[Record]()
-        run.subscribe(records.append, lambda _: None)
+        records = records_of(run)
         assert texts(await run) == ["gold"]
     assert quick == [0.05, 0.05, 7.0, 0.05]
     assert lint(records) == []

@@ -12,11 +12,12 @@ import reactivex
 
 from rxworker import Worker, tool
 from rxworker.errors import RunCancelledError
-from rxworker.events import Record, ToolStart
+from rxworker.events import ToolStart
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.run import run_call
+from tests.runs import records_of
 from tests.tools.row import run_calls
 
 
@@ -73,8 +74,7 @@ async def test_a_cancelled_run_ends_without_it(stubborn: Stubborn, caplog: pytes
     with pytest.raises(RunCancelledError):
         await run
     assert "tool hold was cancelled and has not stopped" in caplog.text
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     assert lint(records) == []
     assert any(isinstance(record.event, ToolStart) for record in records)
     (result,) = worker.session.conversation.messages[-1].tool_results

@@ -24,6 +24,8 @@ from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, lint
 from rxworker.transport import Client, Retry, Timeouts
 from rxworker.transport.answer import NAME_SECONDS, _cancelling, settle_cancellations
+from tests.runs import reached
+from tests.seen import until_end
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 RawServer = Callable[[Handler], Awaitable[str]]
@@ -64,10 +66,7 @@ def client(server: ReplayServer, **settings: Any) -> Client:
 
 async def taken(model: Client) -> tuple[list[ResponseEvent], Exception | None]:
     """The events of a response, and how it failed."""
-    got: list[ResponseEvent] = []
-    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    model.stream(ASKED).subscribe(got.append, ended.set_result, lambda: ended.set_result(None))
-    return got, await ended
+    return await until_end(model.stream(ASKED))
 
 
 async def whole() -> list[ResponseEvent]:
@@ -354,9 +353,7 @@ async def test_cancelling_a_run_cancels_the_response() -> None:
     options = Options(extra={"background": True})
     async with ReplayServer([part(0, stall_after=4), ServedResponse.from_json({})]) as server:
         run = Worker(client(server), options=options).run("hi")
-        async for record in run:
-            if isinstance(record.event, TextDelta):
-                break
+        await reached(run, TextDelta)
         await run.cancel()
         await server.wait_requests(2)
         assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]

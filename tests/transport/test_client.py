@@ -29,6 +29,7 @@ from rxworker.providers import Anthropic, Provider, Request
 from rxworker.testing import ReplayServer, ServedResponse, cut, fail, lint, say, stall
 from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry, Timeouts
+from tests.seen import until_end
 
 MakeProvider = Callable[[str], Provider]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -194,18 +195,15 @@ async def test_a_connection_that_drops_before_any_byte_is_tried_again(make_provi
         ServedResponse.from_frames([b"data: {"], cut_after=1),
         ServedResponse.from_frames([b": a comment\n\n"]),
         ServedResponse.from_frames([]),
+        fail("busy", "overloaded"),
+        ServedResponse.from_json({"error": {"message": "busy", "type": "overloaded_error"}}),
     ],
 )
-async def test_an_answer_that_ends_before_its_first_event_is_tried_again(
-    make_provider: MakeProvider, broken: ServedResponse
+async def test_an_answer_that_ends_before_its_first_event_or_with_it_is_tried_again(
+    make_provider: MakeProvider, broken: AnswerLike
 ) -> None:
     text, waits, requests = await asked(make_provider, [broken, "Hello"])
     assert (text, requests, len(waits)) == ("Hello", 2, 1)
-
-
-async def test_an_error_that_is_the_first_event_is_tried_again(make_provider: MakeProvider) -> None:
-    text, _, requests = await asked(make_provider, [fail("busy", "overloaded"), "Hello"])
-    assert (text, requests) == ("Hello", 2)
 
 
 async def test_an_error_that_is_the_first_event_and_stays_is_reported(make_provider: MakeProvider) -> None:
@@ -216,45 +214,28 @@ async def test_an_error_that_is_the_first_event_and_stays_is_reported(make_provi
     assert (error.kind, str(error)) == ("quota", "no credit")
 
 
-async def test_a_json_error_with_status_200_is_tried_again(make_provider: MakeProvider) -> None:
-    busy = ServedResponse.from_json({"error": {"message": "busy", "type": "overloaded_error"}})
-    text, _, requests = await asked(make_provider, [busy, "Hello"])
-    assert (text, requests) == ("Hello", 2)
-
-
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("answer", "kind", "word"),
     [
-        (ServedResponse.from_reply(say("Hello, world"), cut_after=4), TransportError),
-        (say("Hello") + cut(), TruncatedError),
-        (say("Hello") + fail("busy", "overloaded"), ProviderError),
+        (ServedResponse.from_reply(say("Hello, world"), cut_after=4), TransportError, "connection"),
+        (say("Hello") + cut(), TruncatedError, "truncated"),
+        (say("Hello") + fail("busy", "overloaded"), ProviderError, "overloaded"),
     ],
 )
 async def test_after_the_first_event_nothing_is_tried_again(
-    make_provider: MakeProvider, answer: AnswerLike, kind: type[RxWorkerError]
+    make_provider: MakeProvider, answer: AnswerLike, kind: type[RxWorkerError], word: str
 ) -> None:
-    events: list[ResponseEvent] = []
     async with ReplayServer([answer, "never asked"]) as server:
-        stream = Client(make_provider(server.base_url)).stream("hi")
-        error = await failure_of(stream.pipe(ops.do_action(events.append)))
+        events, error = await until_end(Client(make_provider(server.base_url)).stream("hi"))
         assert len(server.requests) == 1
     assert isinstance(error, kind)
     assert error.retryable
     assert lint(events) == []
     assert any(isinstance(event, BlockAbort) for event in events)
-    assert any(isinstance(event, Error) for event in events)
-    assert events[-1] == Status(ResponseStatus.FAILED)
-
-
-async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: MakeProvider) -> None:
-    events: list[ResponseEvent] = []
-    async with ReplayServer([ServedResponse.from_reply(say("Hello, world"), cut_after=4)]) as server:
-        stream = Client(make_provider(server.base_url)).stream("hi")
-        error = await failure_of(stream.pipe(ops.do_action(events.append)))
-    assert isinstance(error, TransportError)
-    assert "was cut" in str(error)
     (told,) = (event for event in events if isinstance(event, Error))
-    assert (told.kind, told.message) == ("connection", str(error))
+    assert told.kind == word
+    assert told.message in str(error)
+    assert events[-1] == Status(ResponseStatus.FAILED)
 
 
 async def test_a_connection_that_is_cut_in_its_first_line_is_made_again(make_provider: MakeProvider) -> None:
@@ -311,24 +292,15 @@ async def test_comments_alone_do_not_hold_a_response_open(make_provider: MakePro
 async def test_a_frame_above_the_limit_ends_the_response_and_closes_its_blocks(make_provider: MakeProvider) -> None:
     async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
         client = Client(make_provider(server.base_url), max_frame=5_000)
-        events: list[ResponseEvent] = []
-        errors: list[Exception] = []
-        done = asyncio.Event()
-
-        def failed(error: Exception) -> None:
-            errors.append(error)
-            done.set()
-
-        client.stream("hi").subscribe(events.append, failed, done.set)
-        await done.wait()
+        events, error = await until_end(client.stream("hi"))
         await server.wait_closed()
         assert len(server.requests) == 1
     assert lint(events) == []
     assert [type(event) for event in events[:1]] == [Status]  # what came before it is kept
     (told,) = (event for event in events if isinstance(event, Error))
     assert (told.kind, told.retryable) == ("protocol", False)
-    assert isinstance(errors[0], RemoteProtocolError)
-    assert "max_frame" in str(errors[0])
+    assert isinstance(error, RemoteProtocolError)
+    assert "max_frame" in str(error)
 
 
 @pytest.mark.parametrize("flood", [b"data: " + b"x" * 20_000_000, b": comment\n\n" * 1_000_000])

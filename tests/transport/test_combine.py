@@ -77,9 +77,10 @@ async def test_a_failure_in_the_middle_retracts_the_text_and_counts_its_tokens()
     assert result.usage.is_partial
 
 
-def test_the_last_failure_is_the_failure_of_all() -> None:
-    events, errors = heard(fallback(ScriptedModel([fail("one")]), ScriptedModel([fail("two")])))
-    assert [str(error) for error in errors] == ["two"]
+@pytest.mark.parametrize("ask", [fallback, race])
+def test_the_last_failure_is_the_failure_of_all(ask: Callable[..., CombinedModel]) -> None:
+    events, errors = heard(ask(ScriptedModel([fail("one")]), ScriptedModel([fail("two")])))
+    assert [(type(error), str(error)) for error in errors] == [(ProviderError, "two")]
     assert [e.message for e in events if isinstance(e, Error)] == ["two"]
 
 
@@ -140,12 +141,6 @@ def test_a_model_that_fails_drops_out_of_the_race() -> None:
     events, errors = heard(race(broken, steady))
     scheduler.advance_to(1000)
     assert (text_of(events), errors) == ("steady", [])
-
-
-def test_when_all_fail_the_race_fails_with_the_last_failure() -> None:
-    events, errors = heard(race(ScriptedModel([fail("one")]), ScriptedModel([fail("two")])))
-    assert [type(error) for error in errors] == [ProviderError]
-    assert [e.message for e in events if isinstance(e, Error)] == ["two"]
 
 
 def test_disposing_ends_every_request_of_a_race() -> None:

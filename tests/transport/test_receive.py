@@ -16,6 +16,7 @@ from rxworker.operators.kernel import Sink, connect
 from rxworker.providers import Anthropic, Gemini
 from rxworker.testing import anthropic_frames, lint, say
 from rxworker.transport.receive import receive
+from tests.seen import outcome
 
 BROKE = TransportError("the cable", retryable=True)
 FAILED = Status(ResponseStatus.FAILED)
@@ -113,9 +114,7 @@ def test_a_bug_in_a_decoder_ends_the_response() -> None:
 def test_the_usage_of_a_response_that_was_cut_is_emitted_as_partial() -> None:
     frames = b"".join(anthropic_frames(say("Hello")))
     body = frames[: frames.index(b"event: message_delta")]
-    events: list[ResponseEvent] = []
-    errors: list[Exception] = []
-    reactivex.of(body).pipe(receive(Anthropic("m", api_key="k").decoder)).subscribe(events.append, errors.append)
+    events, errors = outcome([body], receive(Anthropic("m", api_key="k").decoder))
     usages = [event for event in events if isinstance(event, Usage)]
     assert [usage.is_partial for usage in usages] == [False, True]
     assert len(errors) == 1

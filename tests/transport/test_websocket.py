@@ -28,6 +28,7 @@ from rxworker.providers.error_table import RETRYABLE_KINDS, ROWS, WORDS, key
 from rxworker.testing import Reply, call, openai_responses_frames, say, think
 from rxworker.transport import Client, HttpTransport, Retry, Transport, WebSocketTransport
 from rxworker.transport.base import PRESSURE
+from tests.seen import until_end
 from tests.transport.socket_service import FULL, GONE, Cut, Service, error, serving
 from tests.transport.test_pressure import Gate
 
@@ -57,10 +58,7 @@ async def run(service: Service, transport: Transport | None) -> list[Message]:
 
 async def taken(model: Client, request: Request | Conversation = HELLO) -> tuple[list[ResponseEvent], Exception | None]:
     """The events of a response, and how it failed."""
-    got: list[ResponseEvent] = []
-    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    model.stream(request).subscribe(got.append, ended.set_result, lambda: ended.set_result(None))
-    return got, await ended
+    return await until_end(model.stream(request))
 
 
 async def until(condition: Callable[[], bool]) -> None:

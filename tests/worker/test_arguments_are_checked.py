@@ -188,6 +188,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a board that changes": (lambda: combine_gauges(Changing(), count=ops.count()), "frozen=True"),
     "a board that is a class": (lambda: combine_gauges(Row, count=ops.count()), "frozen Struct"),  # pyright: ignore
     "a board that is not a Struct": (lambda: combine_gauges({}, count=ops.count()), "frozen Struct"),  # pyright: ignore
+    "a window of 0": (lambda: sliding(0, CLOCK), "above 0"),
     "a window": (lambda: sliding(NAN, CLOCK), "above 0"),
     "a window without a clock": (lambda: rate(3, 3), "needs a scheduler"),  # pyright: ignore
     "a window as text": (lambda: fold_sliding(add, 0.0, "3", CLOCK), "above 0"),  # pyright: ignore
@@ -197,6 +198,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a first item": (lambda: time_out(-1, None, CLOCK), "from 0 up"),
     "a retry": (lambda: retry_before_first(3, CLOCK), "takes a function"),  # pyright: ignore
     "work at once": (lambda: map_async(reactivex.of, 1.5), "whole number"),  # pyright: ignore
+    "no work at a time": (lambda: map_async(reactivex.of, 0), "from 1 up"),
     "no work": (lambda: map_async(3, 1), "give a coroutine function"),  # pyright: ignore
     "a quorum of none": (lambda: quorum(0), "from 1 up"),
     "a gap": (lambda: session_windows(0, CLOCK), "above 0"),
@@ -206,6 +208,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a choice of a text": (lambda: text_so_far(-1), "from 0 up"),
     "a decoder": (lambda: decode(3), "makes a decoder"),  # pyright: ignore
     "a follower": (lambda: group_blocks(3), "function of a block"),  # pyright: ignore
+    "a check": (lambda: hold_back("is_clean"), "give a function"),  # pyright: ignore
+    "a short window of a check": (lambda: hold_back(bool, window=1), "from 2 up"),
     "a window of a check": (lambda: hold_back(bool, window=2.5), "whole number"),  # pyright: ignore
     "a limit of a mask": (lambda: mask("a", limit=0), "from 1 up"),
     "a choice": (lambda: text_deltas("x"), "whole number"),  # pyright: ignore

@@ -35,6 +35,7 @@ from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say
 from rxworker.transport import Retry
 from rxworker.transport.clock import LoopClock
+from tests.runs import reached, records_of
 
 QUICK = Retry(first=0.0)
 LATER = ProviderError("later", retryable=True)
@@ -176,12 +177,9 @@ async def test_cancel_while_waiting_for_the_next_attempt() -> None:
     model = ScriptedModel([say("a") + cut(), "never"])
     worker = Worker(model, response_retry=Retry(first=60.0))
     run = worker.run("hi")
-    async for record in run:
-        if isinstance(record.event, AttemptRetract):
-            break
+    await reached(run, AttemptRetract)
     await run.cancel()
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     assert lint(records) == []
     assert len(model.requests) == 1
 

@@ -28,6 +28,7 @@ from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import CallResult
 from rxworker.worker import StageName, Turn, call_tools, load_paused, save_paused
+from tests.runs import records_of
 
 PAID: list[tuple[int, str]] = []
 
@@ -66,12 +67,6 @@ class Desk:
 @after_tool_call
 def mask(context: ToolResultContext) -> None:
     context.set_content(context.result.text.replace("secret", "***"))
-
-
-def records_of(run: Run) -> list[Record]:
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
-    return records
 
 
 def calls_in(records: list[Record]) -> list[tuple[str, int]]:

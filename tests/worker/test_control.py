@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Finished, Limits, Paused, Run, Worker, before_tool_call, on_abort, on_turn_end, tool
+from rxworker import Finished, Limits, Paused, Worker, before_tool_call, on_abort, on_turn_end, tool
 from rxworker.errors import (
     ConfigurationError,
     HookError,
@@ -46,6 +46,7 @@ from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, repair
 from rxworker.testing import ScriptedModel, call, cut, lint, say, stall
 from rxworker.transport import Retry
+from tests.runs import reached, records_of
 
 ONCE = Retry(retries=0)
 
@@ -60,18 +61,6 @@ def is_valid(conversation: Conversation) -> bool:
     return repair(conversation) == conversation
 
 
-async def records_of(run: Run) -> list[Record]:
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
-    return records
-
-
-async def reached(run: Run, kind: type[Event]) -> None:
-    async for record in run:
-        if isinstance(record.event, kind):
-            return
-
-
 async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> None:
     model = ScriptedModel([say("Hello") + stall()])
     worker = Worker(model)
@@ -80,7 +69,7 @@ async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers
     run = worker.run("hi")
     await reached(run, TextDelta)
     await run.cancel()
-    events = [record.event for record in await records_of(run)]
+    events = [record.event for record in records_of(run)]
     assert [type(event) for event in events[-3:]] == [BlockAbort, Status, RunAbort]
     assert events[-2] == Status(ResponseStatus.CANCELLED)
     assert statuses == [ResponseStatus.STARTED, ResponseStatus.CANCELLED]
@@ -94,7 +83,7 @@ async def test_a_response_that_has_ended_is_not_cancelled_with_its_run() -> None
     run = Worker(ScriptedModel([call("wait")]), tools=[wait]).run("hi")
     await reached(run, ToolStart)
     await run.cancel()
-    events = [record.event for record in await records_of(run)]
+    events = [record.event for record in records_of(run)]
     assert Status(ResponseStatus.CANCELLED) not in events
 
 
@@ -122,7 +111,7 @@ async def test_cancel_while_tools_run_stops_them_and_reports_each_call() -> None
     assert "Whether it had an effect is not known" in first.text
     assert "not run" in second.text
     assert is_valid(worker.session.conversation)
-    assert lint(await records_of(run)) == []
+    assert lint(records_of(run)) == []
     assert (await worker.run("again")).text == "again"
 
 
@@ -161,7 +150,7 @@ async def test_cancel_after_the_last_event_is_a_finish(last: type[Event], monkey
     for _ in range(3):
         await asyncio.sleep(0)  # whoever is out of patience with a hook comes now
     assert told == []
-    records = await records_of(run)
+    records = records_of(run)
     assert isinstance(records[-1].event, RunStop)
     assert lint(records) == []
 
@@ -184,8 +173,7 @@ async def test_cancel_at_the_last_event_of_an_answer_is_received_though_nothing_
     with pytest.raises(RunCancelledError, match="enough"):
         await run
     assert told == ["the run was cancelled: enough"]
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     assert isinstance(records[-1].event, RunAbort)
     assert lint(records) == []
 
@@ -223,7 +211,7 @@ async def test_pause_shows_the_exact_calls_and_resume_runs_them() -> None:
     assert isinstance(paused, Paused)
     assert [c.input for c in paused.pending] == [{}, {"text": "a"}, {"text": "b"}]
     assert (paused.hook, paused.reason) == ("ask", "may I?")
-    assert lint(await records_of(run)) == []
+    assert lint(records_of(run)) == []
     assert isinstance(await worker.resume(), Paused)  # the second call is asked about as well
     assert ran == []  # no tool runs before the hooks have seen all calls
     result = await worker.resume()
@@ -282,7 +270,7 @@ async def test_a_hook_that_aborts_or_fails_ends_the_run_and_no_tool_runs(
     with pytest.raises(error):
         await run
     assert told == [cause]
-    events = [r.event for r in await records_of(run)]
+    events = [r.event for r in records_of(run)]
     assert not any(isinstance(e, ToolStart) for e in events)
     assert is_valid(worker.session.conversation)
     worker.hooks.clear("before_tool_call")
@@ -296,7 +284,7 @@ async def test_a_response_that_is_cut_fails_with_its_text_kept_and_its_calls_nev
     with pytest.raises(TruncatedError):
         await run
     assert worker.session.conversation.messages[1].text.startswith("Half")
-    records = await records_of(run)
+    records = records_of(run)
     assert lint(records) == []
     assert not any(isinstance(record.event, ToolStart | ToolStop) for record in records)
     assert (await worker.run("again")).text == "again"

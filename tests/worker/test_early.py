@@ -9,7 +9,7 @@ from reactivex import Observable, abc, from_iterable
 from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Limits, Run, Worker, after_tool_call, before_tool_call, tool
+from rxworker import Limits, Worker, after_tool_call, before_tool_call, tool
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -36,6 +36,7 @@ from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import Retract
 from tests.pauses import pause_of
+from tests.runs import reached, records_of
 
 TICK = 10.0
 
@@ -68,12 +69,6 @@ class Desk:
         return f"wrote {at}"
 
 
-def records_of(run: Run) -> list[Record]:
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
-    return records
-
-
 def kinds(records: list[Record]) -> list[type[Event]]:
     kept = (ToolStart, ToolStop, Status, AttemptRetract)
     return [type(r.event) for r in records if isinstance(r.event, kept)]
@@ -93,19 +88,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def until(run: Run, kind: type[Event]) -> None:
-    async for record in run:
-        if isinstance(record.event, kind):
-            return
-
-
 async def test_it_starts_before_the_response_ends() -> None:
     desk, clock = Desk(), TestScheduler()
     reply = call("look", at="a") + call("write", at="b")
     model = ScriptedModel([reply, "Done."], delay=TICK, scheduler=clock)
     run = Worker(model, tools=[desk.look, desk.write]).run("go")
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     await settle()
     while not any(isinstance(r.event, BlockStop) for r in records):
         clock.advance_by(TICK)
@@ -150,7 +138,7 @@ async def test_a_hook_for_another_tool_does_not_hold_it_back() -> None:
     # The last block of a reply that stalls stays open.
     model = ScriptedModel([call("look", at="a") + call("write", at="b") + stall()])
     run = Worker(model, tools=[desk.look, desk.write], hooks=[permit]).run("go")
-    await until(run, ToolStart)
+    await reached(run, ToolStart)
     await settle()
     assert desk.used == ["a"]
     await run.cancel()
@@ -161,7 +149,7 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
     model = ScriptedModel([call("look", at="a") + call("write", at="b") + stall(), "again"])
     worker = Worker(model, tools=[desk.look, desk.write])
     run = worker.run("go")
-    await until(run, ToolStart)
+    await reached(run, ToolStart)
     await settle()
     await run.cancel()
     with pytest.raises(RunCancelledError):
@@ -185,7 +173,7 @@ async def test_a_response_that_fails_after_a_call_began_early_is_requested_again
     model = ScriptedModel([broken, call("look", at="c"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(first=0.0))
     run = worker.run("go")
-    await until(run, AttemptRetract)
+    await reached(run, AttemptRetract)
     desk.go.set()
     result = await run
     assert (result.text, desk.used) == ("Done.", ["a", "c"])
@@ -303,7 +291,7 @@ async def test_what_another_model_retracts_is_discarded() -> None:
     first = call("look", at="a") + call("write", at="b") + fail("down", "overloaded")
     model = fallback(ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")]))
     run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(retries=0)).run("go")
-    await until(run, ToolStop)
+    await reached(run, ToolStop)
     desk.go.set()
     result = await run
     assert result.text == "Done."
@@ -346,7 +334,7 @@ async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look])
     run = worker.run("go")
-    await until(run, ToolStart)
+    await reached(run, ToolStart)
     run.pause()
     paused = await pause_of(run)
     assert [c.id for c in paused.pending] == ["call_1_1"]
@@ -367,7 +355,7 @@ async def test_a_hook_that_comes_in_between_is_received() -> None:
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look])
     run = worker.run("go")
-    await until(run, ToolStart)
+    await reached(run, ToolStart)
     worker.hooks.add(elsewhere)
     desk.go.set()
     result = await run

@@ -12,13 +12,14 @@ from reactivex.subject import Subject
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError, ToolError
-from rxworker.events import LimitReached, Record, TurnStop, Usage
+from rxworker.events import LimitReached, TurnStop, Usage
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Prices, validate
 from rxworker.providers import Anthropic, ModelInfo, OpenAIChat, Provider
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.transport import Model, fallback
 from rxworker.worker import Budget
+from tests.runs import reached, records_of
 
 PRICES = Prices(input=1_000_000.0, output=0.0)  # a token of input costs 1
 
@@ -34,8 +35,7 @@ async def limit_of(worker: Worker) -> str:
     with pytest.raises(LimitExceededError) as caught:
         await run
     assert validate(worker.session.conversation) == []
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     assert lint(records) == []
     reached = [r.event for r in records if isinstance(r.event, LimitReached)]
     assert [(e.limit, e.value) for e in reached] == [(caught.value.limit, caught.value.value)]
@@ -156,9 +156,7 @@ async def test_what_the_runs_took_is_an_observable_that_may_move_the_gate() -> N
     budget.changes.subscribe(note)
     model = ScriptedModel([call("look", at="a"), "one"])
     run = Worker(model, tools=[look], budget=budget).run("go")
-    async for record in run:
-        if isinstance(record.event, TurnStop):
-            break
+    await reached(run, TurnStop)
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(model.requests) == 1

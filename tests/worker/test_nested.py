@@ -25,15 +25,10 @@ from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.worker import Budget
 from tests.log.victim import ByTurn
+from tests.runs import records_of
 from tests.stores import LOGS, make_log
 
 ONCE = Retry(retries=0)
-
-
-def records_of(run: Run) -> list[Record]:
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
-    return records
 
 
 def results_of(run: Run) -> list[ToolResult]:
@@ -298,8 +293,7 @@ async def test_the_outer_runs_limits_hold_for_the_runs_inside(limits: Limits, li
     run = worker.run("go")
     with contextlib.suppress(LimitExceededError):
         await run
-    records: list[Record] = []
-    run.subscribe(records.append, lambda _: None)
+    records = records_of(run)
     inside = [r.event for r in records if r.path]
     assert sum(isinstance(e, ToolStart) for e in inside) == steps
     assert [e.limit for e in inside if isinstance(e, LimitReached)] == [limit]

@@ -16,6 +16,7 @@ from rxworker.messages import Message, repair, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import reached
 
 RAN: list[str] = []
 
@@ -47,12 +48,6 @@ def pause_at(run: Run[object], kind: type[Event], reason: str = "lunch") -> None
             run.pause(reason=reason)
 
     run.events.subscribe(look)
-
-
-async def reached(run: Run[object], kind: type[Event]) -> None:
-    async for record in run:
-        if isinstance(record.event, kind):
-            return
 
 
 async def paused_at(worker: Worker, kind: type[Event]) -> Paused[object]:

@@ -37,6 +37,7 @@ from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.worker import call_scope, call_tools, permit, revise
+from tests.runs import reached
 
 
 @tool
@@ -306,9 +307,7 @@ async def test_a_pipe_in_a_tool_of_an_executor_is_not_one_of_the_run() -> None:
 async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
     worker, _ = worker_with(never, call("double", number=1))
     run = worker.run("go")
-    async for record in run:
-        if isinstance(record.event, ToolStart):
-            break
+    await reached(run, ToolStart)
     await run.cancel()
     assert run.state.status == "aborted"
     assert worker.session.conversation.messages[-1].tool_results[0].is_error

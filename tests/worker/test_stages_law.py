@@ -54,6 +54,8 @@ from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.transport import Retry
 from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prepare, respond
 from tests.log.processes import stored
+from tests.runs import records_of
+from tests.seen import through
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 USUAL: dict[StageName, TurnStage] = {"prepare": prepare, "respond": respond, "call_tools": call_tools, "decide": decide}
@@ -208,9 +210,7 @@ def check(records: list[Record], seen: dict[str, Any], outcome: Any, model: Scri
 
 
 def committed_by(records: list[Record]) -> list[Any]:
-    seen: list[Any] = []
-    reactivex.from_iterable([r.event for r in records]).pipe(committed()).subscribe(seen.append)
-    return seen
+    return through([r.event for r in records], committed())
 
 
 PLACES = [(way, name) for way in WAYS.values() for name in STAGES] + [(as_operator, "respond")]
@@ -345,7 +345,6 @@ async def test_a_tool_that_began_early_ends_before_the_run_does_where_the_stage_
     with pytest.raises(Exception, match=r"[Tt]imeout"):
         await run
     await asyncio.sleep(0)
-    records: list[Record] = []
-    run.subscribe(records.append, lambda error: None)
+    records = records_of(run)
     kinds = [type(record.event) for record in records]
     assert kinds.index(ToolStart) < kinds.index(ToolStop) < kinds.index(RunAbort) == len(kinds) - 1

@@ -17,6 +17,7 @@ from rxworker.hooks import TurnEndContext
 from rxworker.messages import Message, Text, ToolCall, ToolResult, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import Input, run_inputs
+from tests.runs import reached
 
 
 @tool
@@ -86,9 +87,7 @@ async def test_words_are_sent_into_a_run_in_their_order_and_nothing_else(message
 
 async def test_a_message_that_could_not_be_delivered_informs_its_sender() -> None:
     run = Worker(ScriptedModel([say("Hm") + stall()])).run("go")
-    async for record in run:
-        if isinstance(record.event, TurnStart):
-            break
+    await reached(run, TurnStart)
     await asyncio.sleep(0)
     delivered = run.send("hello?")
     await run.cancel()
@@ -126,9 +125,7 @@ async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
     worker = Worker(ScriptedModel([say("Hm") + stall(), "newest"]))
     runs, over = await collect(worker, inputs, "switch")
     inputs.on_next("a")
-    async for record in runs[0]:
-        if isinstance(record.event, TextDelta):
-            break
+    await reached(runs[0], TextDelta)
     inputs.on_next("b")
     inputs.on_next("c")
     inputs.on_completed()
@@ -219,9 +216,7 @@ async def test_an_input_that_its_run_did_not_take_begins_the_next_one() -> None:
     inputs = Subject[Input]()
     runs, over = await collect(Worker(ScriptedModel([say("Hm") + stall(), "two"])), inputs, "send")
     inputs.on_next("a")
-    async for record in runs[0]:
-        if isinstance(record.event, TextDelta):
-            break
+    await reached(runs[0], TextDelta)
     inputs.on_next("b")
     inputs.on_completed()
     with pytest.raises(RunCancelledError):

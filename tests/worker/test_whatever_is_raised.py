@@ -32,6 +32,7 @@ from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.testing.reply import reply_events
 from rxworker.timeline import TextBlockStart, TextBlockStop
+from tests.runs import records_of
 
 
 class OddError(BaseException):
@@ -497,8 +498,7 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(where: str, 
         async with asyncio.timeout(60):
             await run.cancel(reason="lunch")
         assert validate(worker.session.conversation) == []
-        records: list[Record] = []
-        run.subscribe(records.append, lambda _: None)
+        records = records_of(run)
         try:
             await run
         except Exception as ended:

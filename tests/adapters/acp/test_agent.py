@@ -36,6 +36,7 @@ from rxworker.protocols.acp import wire
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, update_plan
 from rxworker.transport import Retry
+from tests.protocols.story import booking
 
 SECONDS = 60.0
 MCP_SERVER = Path(__file__).parents[2] / "tools" / "mcp_server.py"
@@ -733,15 +734,7 @@ GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integ
 async def test_a_question_of_a_tool_is_shown_and_a_form_that_must_be_filled_in_is_declined(
     question: Question, kinds: list[str], choice: str, expected: str
 ) -> None:
-    @tool
-    async def book(context: ToolContext) -> str:
-        """Book."""
-        if context.begun is None:
-            context.ask(question)
-        assert context.begun.reply is not None
-        return context.begun.reply.action
-
-    make, model = scripted(call("book"), "Done.", tools=[book])
+    make, model = scripted(call("book"), "Done.", tools=[booking(question)])
     async with serving(make, choice) as client:
         assert await client.prompt(await client.open(), "Go") == {"stopReason": "end_turn"}
     (shown,) = client.questions

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rxworker import Worker, tool
-from rxworker.events import Record, Usage
+from rxworker.events import Usage
 from rxworker.testing import ScriptedModel, call, say
 from tests.adapters.opentelemetry.conftest import Received, bounds
+from tests.runs import records_of
 
 USAGE = Usage(100, 20, cache_read_tokens=60)
 SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
@@ -28,8 +29,7 @@ async def test_durations_tokens_and_chunks_are_histograms_with_the_boundaries_of
     received: Received,
 ) -> None:
     run = Worker(model(), tools=[look], tracing=received.observer()).run("Look.")
-    records: list[Record] = []
-    run.subscribe(records.append)
+    records_of(run)  # a watcher
     await run
     metrics = received.metrics()
     assert set(metrics) == {

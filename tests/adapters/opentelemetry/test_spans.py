@@ -22,6 +22,7 @@ from rxworker.testing import Call, Reply, ScriptedModel, call, cut, fail, say, s
 from rxworker.testing.reply import reply_events
 from rxworker.transport import Retry
 from tests.adapters.opentelemetry.conftest import Received, attributes, events
+from tests.runs import reached, records_of
 
 USAGE = Usage(100, 20, cache_read_tokens=60, cache_creation_tokens=10, reasoning_tokens=5)
 AT_ONCE = Retry(first=0.0)
@@ -54,8 +55,7 @@ async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_
         model, tools=[look, fall], name="scout", labels={"conversation": "c-1"}, tracing=received.observer()
     )
     run = worker.run("Look.")
-    records: list[Record] = []
-    run.subscribe(records.append)
+    records = records_of(run)
     await run
     assert received.tree() == [
         "invoke_agent scout",
@@ -237,9 +237,7 @@ async def test_a_tool_that_is_cancelled_with_its_run_ends(received: Received) ->
         await asyncio.Event().wait()
 
     run = Worker(ScriptedModel([call("wait")]), tools=[wait], tracing=received.observer()).run("x")
-    async for record in run:
-        if isinstance(record.event, ToolStart):
-            break
+    await reached(run, ToolStart)
     await run.cancel()
     assert [span.name for span in received.all] == ["chat scripted", "execute_tool wait", "invoke_agent"]
 

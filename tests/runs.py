@@ -1,0 +1,38 @@
+"""What a run tells, to those who watch it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from rxworker import Run, RunResult
+from rxworker.errors import RxWorkerError
+from rxworker.events import Record
+
+
+def records_of(run: Run[Any]) -> list[Record]:
+    """The records of a run, a list that grows while it goes on."""
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    return records
+
+
+async def told(run: Run[Any]) -> list[Record]:
+    """The records of a run, which may fail."""
+    records = records_of(run)
+    with suppress(RxWorkerError):
+        await run
+    return records
+
+
+async def reached(run: Run[Any], kind: type[object]) -> Record:
+    """Wait for an event of this kind."""
+    async for record in run:
+        if isinstance(record.event, kind):
+            return record
+    raise AssertionError(f"the run has ended without a {kind.__name__}")
+
+
+def results_of(result: RunResult[Any]) -> list[str]:
+    """The texts of the results of its tools."""
+    return [result.text for message in result.conversation.messages for result in message.tool_results]
