@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time as clock
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from reactivex import Observable, abc
@@ -155,22 +156,7 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
     Raises:
         LogError: As ``on_error``: the log cannot be read.
     """
-    return all_records(log, since, EVERYTHING, noop)
-
-
-def all_records(
-    log: EventLog,
-    since: float | None,
-    selection: Selection,
-    on_read: Callable[[], object],
-    moments: Copying | None = None,
-) -> Observable[Record]:
-    """As `log_records`; calls a function when the stored records have been emitted.
-
-    Runs that have nothing of the selection are not read. With ``moments`` of the same runs and panels, a board leaves
-    copies for them.
-    """
-    return _LogRecords(log, since, selection, on_read, moments)
+    return LogRecords(log, since)
 
 
 class Copying(Protocol):
@@ -185,23 +171,23 @@ class Copying(Protocol):
         ...
 
 
-class _LogRecords(StoredFirst):
-    """The records of a log."""
+@dataclass(eq=False)
+class LogRecords(StoredFirst):
+    """The records of a log; see `log_records`.
 
-    def __init__(
-        self,
-        log: EventLog,
-        since: float | None,
-        selection: Selection,
-        on_read: Callable[[], object],
-        moments: Copying | None,
-    ) -> None:
-        super().__init__()
-        self._moments = moments
-        self._log = log
-        self._since = since
-        self._selection = selection
-        self._on_read = on_read
+    Args:
+        log: The log.
+        since: Only runs that began then or later, in seconds since the epoch.
+        selection: Runs that have nothing of it are not read.
+        on_read: Called when the stored records have been emitted.
+        moments: Those of the same runs and panels, for which a board leaves copies.
+    """
+
+    log: EventLog
+    since: float | None
+    selection: Selection = EVERYTHING
+    on_read: Callable[[], object] = noop
+    moments: Copying | None = None
 
     def _subscribe_core(
         self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
@@ -217,7 +203,7 @@ class _LogRecords(StoredFirst):
         async def read() -> None:
             try:
                 last = await self._read_stored(observer, board)
-                self._on_read()
+                self.on_read()
 
                 def push(record: Record) -> None:
                     last[record.run_id] = record.seq
@@ -233,8 +219,8 @@ class _LogRecords(StoredFirst):
 
     async def _read_stored(self, observer: abc.ObserverBase[Record], board: Board | None) -> dict[str, int]:
         """Give the stored records to the board, or to the observer. Returns the number of the last one of each run."""
-        log, selection, moments = self._log, self._selection, self._moments
-        found = await (begun(log, self._since, None, selection) if moments is None else moments.renew())
+        log, selection, moments = self.log, self.selection, self.moments
+        found = await (begun(log, self.since, None, selection) if moments is None else moments.renew())
         if board is None:
             return await Reader(log, found, observer.on_next).read()
         hour, total = clock.time() - RECENT, len(found)
@@ -257,11 +243,11 @@ class _LogRecords(StoredFirst):
 
         def is_more(info: RunInfo) -> bool:
             is_known = info.status not in OPEN and info.last_seq <= last.get(info.run_id, 0)
-            return not is_known and self._selection.may_have(info)
+            return not is_known and self.selection.may_have(info)
 
         def later(run: StoredRun) -> Observable[Record]:
             known = last.get(run.id, 0)
             # The records before those of a run that was put back may still be read.
             return run.records_after(known) if known > run.begins_after else run.records
 
-        return merge_runs(self._log.runs(since=self._since, where=is_more).pipe(ops.map(later)))
+        return merge_runs(self.log.runs(since=self.since, where=is_more).pipe(ops.map(later)))

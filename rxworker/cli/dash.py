@@ -11,10 +11,9 @@ from math import isnan
 from pathlib import Path
 
 from msgspec.structs import replace
-from reactivex.internal import noop
 
 from rxworker.boards import PanelState, board_text, explain, fold_log, read_selection
-from rxworker.boards.stored import all_records
+from rxworker.boards.stored import LogRecords
 from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
@@ -65,7 +64,7 @@ def dash(
 
     async def show() -> None:
         async with open_log(address) as log:
-            board = found.show(all_records(log, None, found.selection, noop))
+            board = found.show(LogRecords(log, None, found.selection))
             changed = asyncio.Event()
             board.changes.subscribe(lambda _: changed.set(), on_completed=changed.set)
             while board.error is None:

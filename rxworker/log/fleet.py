@@ -312,8 +312,8 @@ class Fleet:
         elif before is None and (source := self._infos.get(info.row.resumes or info.row.fork_of)):
             base = replace(source.row, recoveries=0)
         taken = self._difference(info.row, base)
-        if not _is_over(before):
-            taken.ended = int(_is_over(info))
+        if not is_over(before):
+            taken.ended = int(is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
         self._group(info.row).totals.add(taken)
 
@@ -352,7 +352,7 @@ class Fleet:
             info = self._infos.get(each[1])
             if info is None:
                 continue
-            if surplus > 0 and (_is_over(info) or info.run_id in self._resumed):
+            if surplus > 0 and (is_over(info) or info.run_id in self._resumed):
                 surplus -= 1
                 self._resumed.discard(info.run_id)
                 del self._infos[each[1]]
@@ -361,5 +361,6 @@ class Fleet:
         self._order = kept
 
 
-def _is_over(info: RunInfo | None) -> bool:
+def is_over(info: RunInfo | None) -> bool:
+    """Whether a run has finished, or was aborted."""
     return info is not None and info.status in ("finished", "aborted")

@@ -33,6 +33,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Generic, TypeAlias, TypeVar
@@ -364,35 +365,27 @@ def fold_stored(
     return Unstaged(subscribe)
 
 
+@dataclass(eq=False)
 class _Fold(Generic[S]):
     """One subscription."""
 
-    def __init__(
-        self,
-        log: LogReader,
-        key: str,
-        step: Callable[[S, Record], S],
-        initial: S,
-        start: bytes,
-        where: Where | None,
-        version: int,
-        observer: abc.ObserverBase[S],
-    ) -> None:
-        self._log = log
-        self._key = key
-        self._name = f"fold:{key}"  # by which a codec and errors name it
-        self._step = step
-        self._type = type(initial)
-        self._start = start
-        self._where = where
-        self._version = version
-        self._observer = observer
-        self._waker = Waker(log.followers, ALL_RUNS, reads_entries=False)
+    _log: LogReader
+    _key: str
+    _step: Callable[[S, Record], S]
+    _value: S
+    _start: bytes
+    _where: Where | None
+    _version: int
+    _observer: abc.ObserverBase[S]
+
+    def __post_init__(self) -> None:
+        self._name = f"fold:{self._key}"  # by which a codec and errors name it
+        self._type = type(self._value)
+        self._waker = Waker(self._log.followers, ALL_RUNS, reads_entries=False)
         self._is_over = False
         self._raised: BaseException | None = None
         self._number = 0
-        self._kept = Kept(self._type.__qualname__, version, msgspec.Raw(start))
-        self._value = initial
+        self._kept = Kept(self._type.__qualname__, self._version, msgspec.Raw(self._start))
         self._recent: set[str] = set()
         self._older: set[str] | None = None
         self._is_dirty = False

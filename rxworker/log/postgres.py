@@ -26,6 +26,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from operator import itemgetter
 from typing import Any, Generic, LiteralString, TypeVar, final
 
@@ -74,6 +75,7 @@ BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
 """The queries that read for several jobs at once."""
 
 
+@dataclass(eq=False)
 class _Job(Generic[T_co]):
     """One thing for the server to do, and the future of its result.
 
@@ -84,18 +86,13 @@ class _Job(Generic[T_co]):
         durable: Whether to flush it.
     """
 
-    def __init__(
-        self,
-        query: LiteralString,
-        values: Sequence[object] | Mapping[str, object],
-        judge: Callable[[Any], T_co],
-        *,
-        durable: bool = False,
-    ) -> None:
-        self.query: LiteralString = query
-        self.values = values
-        self.judge = judge
-        self.durable = durable
+    query: LiteralString
+    values: Sequence[object] | Mapping[str, object]
+    judge: Callable[[Any], T_co]
+    _: KW_ONLY
+    durable: bool = False
+
+    def __post_init__(self) -> None:
         self.is_repeated = False  # whether the query was possibly done before
         self.future: asyncio.Future[T_co] = asyncio.get_running_loop().create_future()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -111,24 +112,18 @@ class _Pace:
         return (record.time - first) / self._speed - (now - began).total_seconds()
 
 
+@dataclass(eq=False)
 class _Replay(abc.DisposableBase):
     """One subscription."""
 
-    def __init__(
-        self,
-        log: Pages,
-        run_id: str,
-        after: int,
-        until: int | None,
-        pace: _Pace | None,
-        observer: abc.ObserverBase[Record],
-    ) -> None:
-        self._log = log
-        self._run = run_id
-        self._after = after
-        self._until = until
-        self._pace = pace
-        self._observer = observer
+    _log: Pages
+    _run: str
+    _after: int
+    _until: int | None
+    _pace: _Pace | None
+    _observer: abc.ObserverBase[Record]
+
+    def __post_init__(self) -> None:
         self._records: Iterator[Record] = iter(())
         self._next: Record | None = None  # it waits for its time
         self._timer = SerialDisposable()

@@ -15,7 +15,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, PanelState, Selection, fold_log, panel
-from rxworker.boards.stored import all_records
+from rxworker.boards.stored import LogRecords
 from rxworker.events import Event, Record, RunStart, RunStop, TextDelta, ToolStart, TurnStart
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
@@ -169,7 +169,7 @@ async def test_a_board_that_is_opened_shows_the_last_hour_and_then_everything(
             return reactivex.never()
 
         monkeypatch.setattr(StoredRun, "records_after", follow)
-        shown = board.show(all_records(log, None, board.selection, read.set), every=0)
+        shown = board.show(LogRecords(log, None, board.selection, read.set), every=0)
         shown.changes.subscribe(seen.append)
         async with asyncio.timeout(30):
             await read.wait()
@@ -201,7 +201,7 @@ async def test_a_day_of_a_month_reads_the_runs_of_that_day(monkeypatch: pytest.M
         assert await fold_log(some, log) == some.at(records)
         begun = {each.run_id: each.time for each in records if each.seq == 1}
         read = asyncio.Event()
-        shown = some.show(all_records(log, None, some.selection, read.set))
+        shown = some.show(LogRecords(log, None, some.selection, read.set))
         async with asyncio.timeout(30):
             await read.wait()
         assert shown.error is None

@@ -44,7 +44,7 @@ from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.moments import Moments
 from rxworker.boards.panel import Alert
-from rxworker.boards.stored import all_records, take_stored
+from rxworker.boards.stored import LogRecords, take_stored
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
@@ -841,7 +841,7 @@ class Boards:
         log = self._store.log
         if log is not None:
             since = _created_since(dashboard, time.time()) if moments is None else moments.since
-            return all_records(log, since, dashboard.selection, on_read, moments)
+            return LogRecords(log, since, dashboard.selection, on_read, moments)
         return merge_runs(self._store.runs.pipe(ops.map(_unseen)))
 
 

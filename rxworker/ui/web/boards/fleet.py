@@ -18,8 +18,8 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.fleet import RowCosts, Totals, can_requeue
-from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
+from rxworker.log.fleet import RowCosts, Totals, can_requeue, is_over
+from rxworker.log.values import END_WORDS, TENANT, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
 from rxworker.protocols.native import encode_json
@@ -139,7 +139,7 @@ class RunFilter(Struct, frozen=True):
         row = info.row
         return (
             self.status in (None, row.status, row.status == "aborted" and END_WORDS.get(row.cause))
-            and (self.since is None or not _is_over(row) or info.ended >= self.since)
+            and (self.since is None or not is_over(info) or info.ended >= self.since)
             and (self.until is None or info.created < self.until)
             and self.worker in (None, row.worker)
             and self.tenant in (None, row.labels.get(TENANT, ""))
@@ -297,10 +297,6 @@ def _taken(totals: Totals) -> Taken:
         tool_p95=totals.tool_quantile(0.95),
         **{name: each for name, each in shared_fields(totals, Taken).items() if name != "unpriced"},
     )
-
-
-def _is_over(row: RunRow) -> bool:
-    return row.status in ("finished", "aborted")
 
 
 def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:
