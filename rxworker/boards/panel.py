@@ -61,24 +61,20 @@ class LabelGroup:
         default: The group of a run without it.
 
     Attributes:
+        name: The name of the label.
         keeps: The classes of the events by which it knows the label, which it must be given.
     """
 
     keeps: ClassVar[Kinds] = frozenset({RunStart, RunResume, Fork})
 
     def __init__(self, name: str, default: str | None) -> None:
-        self._name = name
+        self.name = name
         self._default = default
         self._known: dict[str, str | None] = {}
 
-    @property
-    def name(self) -> str:
-        """The name of the label."""
-        return self._name
-
     def begin(self) -> LabelGroup:
         """One that has seen no run, for a panel that is computed."""
-        return type(self)(self._name, self._default)
+        return type(self)(self.name, self._default)
 
     def __call__(self, record: Record) -> str | None:
         """The group of the next record."""
@@ -90,7 +86,7 @@ class LabelGroup:
         return known.get(run, self._default)
 
     def _found(self, first: RunStart | RunResume | Fork) -> str | None:
-        return first.labels.get(self._name, self._default)
+        return first.labels.get(self.name, self._default)
 
 
 class WorkerGroup(LabelGroup):

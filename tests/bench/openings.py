@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, PanelState, Selection, fold_log, panel
 from rxworker.boards.moments import Moments
-from rxworker.boards.stored import all_records
+from rxworker.boards.stored import LogRecords
 from rxworker.events import Record, TextDelta, ToolStart
 from rxworker.log import EventLog, MemoryLog, open_log
 from rxworker.log.format import Entry, entries_of, record_of
@@ -181,7 +181,7 @@ async def opened(log: EventLog, board: Dashboard, moments: Moments) -> Opened:
             hour.extend((time.perf_counter() - began, time.process_time() - computed))
 
     with stalls() as late:
-        shown = board.show(all_records(log, moments.since, board.selection, read.set, moments))
+        shown = board.show(LogRecords(log, moments.since, board.selection, read.set, moments))
         shown.changes.subscribe(note)
         await read.wait()
         whole = time.perf_counter() - began, time.process_time() - computed

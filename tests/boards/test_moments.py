@@ -15,7 +15,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Selection, panel
 from rxworker.boards.moments import Moments
-from rxworker.boards.stored import all_records
+from rxworker.boards.stored import LogRecords
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
@@ -194,7 +194,7 @@ async def test_a_board_that_is_opened_leaves_copies_and_is_where_they_are(monkey
         records = await store(log, clock, stories(3, 600.0, 1e6))
         last = max(each.time for each in records)
         checked, read = Checked(USAGE, log, records), asyncio.Event()
-        shown = USAGE.show(all_records(log, None, USAGE.selection, read.set, checked.moments), every=0)
+        shown = USAGE.show(LogRecords(log, None, USAGE.selection, read.set, checked.moments), every=0)
         async with asyncio.timeout(60):
             await read.wait()
         assert as_shown(shown.states) == as_shown(USAGE.at(records, shown.fold.clock.seconds))
