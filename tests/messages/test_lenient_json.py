@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired, whole
-from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
+from tests.decoded import cut, decoded
 
 HIGH, LOW = "\ud83d", "\ude00"  # of the face
 FACE = "\U0001f600"
@@ -103,10 +103,7 @@ def decode(name: str, messages: list[Any], size: int | None = None) -> list[Resp
     texts = [json.dumps(message) for message in messages]
     form = "{}\n" if name == "ollama" else "data: {}\n\n"
     data = "".join(form.format(text) for text in texts).encode()
-    decoder = PROVIDERS[name]("m").decoder()
-    step = size or len(data)
-    events = [e for at in range(0, len(data), step) for e in decoder.feed(data[at : at + step])]
-    return [*events, *decoder.finish()]
+    return decoded(name, *cut(data, size or len(data)))
 
 
 @pytest.mark.parametrize(("name", "kind"), PLACES)
@@ -146,8 +143,7 @@ def test_bytes_that_are_not_utf8_cost_nothing_but_themselves(name: str) -> None:
     texts = [json.dumps(message).replace("XX", "\udcff") for message in MAKERS[name]("aXX", "b")]
     form = "{}\n" if name == "ollama" else "data: {}\n\n"
     data = "".join(form.format(text) for text in texts).encode("utf-8", "surrogateescape")
-    decoder = PROVIDERS[name]("m").decoder()
-    assert summarise([*decoder.feed(data), *decoder.finish()]).text == f"a{BAD}b"
+    assert summarise(decoded(name, data)).text == f"a{BAD}b"
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -155,8 +151,7 @@ def test_broken_json_with_an_escape_stays_broken(name: str) -> None:
     ending = MAKERS[name]("a")
     form = "{}\n" if name == "ollama" else "data: {}\n\n"
     data = form.format('{"a": "\\ud83d') + "".join(form.format(json.dumps(m)) for m in ending)
-    decoder = PROVIDERS[name]("m").decoder()
-    error = summarise([*decoder.feed(data.encode()), *decoder.finish()]).error
+    error = summarise(decoded(name, data.encode())).error
     assert error is not None
     assert error.code == "bad_json"
 

@@ -22,8 +22,8 @@ from rxworker.events import (
 )
 from rxworker.messages import ToolCall
 from rxworker.operators import tool_calls
-from rxworker.providers import PROVIDERS
-from rxworker.state import ResponseState, message_of, step_response
+from rxworker.state.response import fold_response, message_of
+from tests.decoded import decoded
 from tests.over_recordings import provider_of, pytest_generate_tests
 from tests.seen import through
 
@@ -35,10 +35,7 @@ def made(events: list[Event]) -> list[ToolCall]:
 
 
 def of_the_message(events: list[Event]) -> list[ToolCall]:
-    state = ResponseState()
-    for event in events:
-        state = step_response(state, event)  # pyright: ignore[reportArgumentType]
-    message = message_of(state, "")
+    message = message_of(fold_response(events), "")
     return [] if message is None else list(message.tool_calls)
 
 
@@ -47,8 +44,7 @@ def in_any_order(calls: list[ToolCall]) -> list[str]:
 
 
 def test_a_recorded_response_has_the_calls_of_its_message(recording: Path) -> None:
-    decoder = PROVIDERS[provider_of(recording)]("m").decoder()  # pyright: ignore
-    events: list[Event] = [*decoder.feed(recording.read_bytes()), *decoder.finish()]
+    events: list[Event] = [*decoded(provider_of(recording), recording.read_bytes())]
     assert in_any_order(made(events)) == in_any_order(of_the_message(events))
 
 

@@ -26,8 +26,8 @@ from rxworker.providers import (
     Options,
 )
 from rxworker.providers.base import Provider
-from rxworker.state.response import fold_response, message_of
 from rxworker.transport import Client, fallback
+from tests.decoded import answer_of
 from tests.late import Late
 
 anthropic = Late("anthropic")
@@ -105,8 +105,7 @@ def test_the_compaction_of_openai_comes_back_as_it_came() -> None:
         + event(type="response.output_item.done", output_index=1, item=said | {"content": [text]})
         + event(type="response.completed", response=whole)
     )
-    message = message_of(fold_response(events), provider.name)
-    assert message is not None
+    message = answer_of(events, provider.name)
     sent = json.loads(provider.request(HI.add(message, Message.user("And?")), (), AT).body)
     assert sent["input"][1] == item
 

@@ -32,9 +32,9 @@ from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Conversation, Message, StopKind, StopReason, Text, Thinking
 from rxworker.providers import Gemini, Options
-from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import lint
+from rxworker.state.response import fold_response, message_of
 from rxworker.views import CalledTool, Summary, summarise
+from tests.decoded import answer_of, cut, decoded
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
 STREAMS = sorted(RECORDINGS.glob("*.sse"))
@@ -43,11 +43,7 @@ each = pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 
 
 def decode(*chunks: bytes) -> list[ResponseEvent]:
-    decoder = Gemini("m").decoder()
-    events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    events += decoder.finish()
-    assert list(lint(events)) == []
-    return events
+    return decoded("gemini", *chunks)
 
 
 def stream(*frames: Any) -> bytes:
@@ -67,7 +63,7 @@ def events_of(*frames: Any) -> list[ResponseEvent]:
     """The events of the frames, which are the same whole and byte by byte."""
     data = stream(*frames)
     events = decode(data)
-    by_byte = decode(*(data[i : i + 1] for i in range(len(data))))
+    by_byte = decode(*cut(data))
     assert [type(event) for event in by_byte] == [type(event) for event in events]
     return events
 
@@ -77,10 +73,7 @@ def summary_of(*frames: Any) -> Summary:
 
 
 def fold(events: Sequence[ResponseEvent]) -> Message | None:
-    state = ResponseState()
-    for event in events:
-        state = step_response(state, event)
-    return message_of(state, "gemini")
+    return message_of(fold_response(events), "gemini")
 
 
 def blocks(events: Sequence[ResponseEvent]) -> list[BlockType]:
@@ -169,9 +162,7 @@ def test_thoughts_and_text_are_blocks_one_after_another() -> None:
         piece({"text": "!"}, stop="STOP"),
     )
     assert blocks(events) == [BlockType.THINKING, BlockType.TEXT]
-    message = fold(events)
-    assert message is not None
-    assert message.content == (Thinking("hm hm"), Text("yes!"))
+    assert answer_of(events, "gemini").content == (Thinking("hm hm"), Text("yes!"))
 
 
 def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_users() -> None:
@@ -183,9 +174,7 @@ def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_users() -> None:
     )
     assert blocks(events) == [BlockType.TEXT]
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["a", "b", "c"]
-    message = fold(events)
-    assert message is not None
-    assert message.content == (Text("abc", (), {"length": 3, "seals": [[1, 2, "S"], [3, 3, "T"]]}),)
+    assert answer_of(events, "gemini").content == (Text("abc", (), {"length": 3, "seals": [[1, 2, "S"], [3, 3, "T"]]}),)
 
 
 @pytest.mark.parametrize("name", ["thoughtSignature", "thought_signature"])
@@ -197,8 +186,7 @@ def test_a_seal_in_snake_case_is_a_seal(name: str) -> None:
         piece({"text": "", name: "T"}),
         piece(call("look") | {name: "U"}, stop="STOP"),
     )
-    message = fold(sealed)
-    assert message is not None
+    message = answer_of(sealed, "gemini")
     asked = Conversation((Message.user("hi"), message))
     back = json.loads(Gemini("gemini-3-pro-preview", api_key="k").request(asked, (), Options()).body)
     seals = [{"thoughtSignature": "R"}, {"thoughtSignature": "S"}, {"thoughtSignature": "T"}, {name: "U"}]
@@ -270,8 +258,7 @@ def test_calls_of_one_frame_and_of_successive_ones_are_calls_of_their_own() -> N
 
 def test_every_call_has_an_id_of_its_own_and_keeps_its_seal() -> None:
     events = events_of(piece(call("a") | {"thoughtSignature": "S"}, call("a"), call("a"), stop="STOP"))
-    message = fold(events)
-    assert message is not None
+    message = answer_of(events, "gemini")
     assert len({made.id for made in message.tool_calls}) == 3
     assert [made.echo for made in message.tool_calls] == [{"thoughtSignature": "S"}, None, None]
 
@@ -300,9 +287,7 @@ def test_the_arguments_may_come_by_path() -> None:
         ("$.steps[1]", None, False),
         ("$.name", "Pie", False),
     ]
-    message = fold(events)
-    assert message is not None
-    (made,) = message.tool_calls
+    (made,) = answer_of(events, "gemini").tool_calls
     assert made.input == {"name": "Pie", "steps": [{"minutes": 5, "hot": True}, None]}
     assert made.echo == {"thoughtSignature": "S"}
     assert summarise(events).tool_calls[0].input == made.input
@@ -350,9 +335,7 @@ def test_a_seal_may_come_late_and_an_id_again() -> None:
         piece(call(id="1")),
         piece(stop="STOP"),
     )
-    message = fold(events)
-    assert message is not None
-    (made,) = message.tool_calls
+    (made,) = answer_of(events, "gemini").tool_calls
     assert (made.id, made.echo) == ("1", {"thoughtSignature": "S"})
 
 
@@ -725,7 +708,7 @@ def test_an_error_as_bare_json_is_reported_once(encode: Callable[[str], bytes], 
 
 def test_bare_json_may_hold_empty_lines() -> None:
     bare = json.dumps(BARE, indent=2).replace("\n", "\n\n", 3).encode()
-    for events in (decode(bare), decode(*(bare[i : i + 1] for i in range(len(bare))))):
+    for events in (decode(bare), decode(*cut(bare))):
         assert [e.code for e in events if isinstance(e, Error)] == ["503"]
 
 
@@ -780,7 +763,7 @@ def test_words_that_are_not_json_travel(noise: bytes) -> None:
 def test_one_json_array_is_understood_at_its_end(between: str) -> None:
     frames = [piece({"text": "a"}), piece({"text": "b"}, call("look")), piece(stop="STOP")]
     body = f"[{between.join(json.dumps(frame, indent=2) for frame in frames)}\n]\n".encode()
-    for chunks in ([body], [body[i : i + 1] for i in range(len(body))]):
+    for chunks in ([body], cut(body)):
         summary = summarise(decode(*chunks))
         assert summary.text == "ab"
         assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "STOP")
@@ -835,9 +818,9 @@ FRAMES = st.builds(frame_of, st.lists(st.sampled_from(PARTS), max_size=3), st.sa
 @settings(deadline=None)
 def test_any_parts_in_any_order_make_balanced_blocks_and_one_end(frames: list[Any], data: st.DataObject) -> None:
     whole = stream(*frames)
-    cut = data.draw(st.integers(0, len(whole)))
-    assert fold_kinds(decode(whole)) == fold_kinds(decode(whole[:cut], whole[cut:]))
-    events = decode(whole[:cut])  # which lints them
+    place = data.draw(st.integers(0, len(whole)))
+    assert fold_kinds(decode(whole)) == fold_kinds(decode(whole[:place], whole[place:]))
+    events = decode(whole[:place])  # which lints them
     ends = [e for e in events if isinstance(e, Status) and e.status is not ResponseStatus.STARTED]
     assert ends == [events[-1]]
     assert any(isinstance(e, Error) for e in events) is (ends[0].status is ResponseStatus.FAILED)

@@ -30,7 +30,8 @@ from rxworker.messages import (
 from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, ToolChoice
 from rxworker.providers.content import with_schema
 from rxworker.providers.takes import made_id
-from rxworker.state import ResponseState, message_of, step_response
+from rxworker.state.response import fold_response, message_of
+from tests.decoded import decoded
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
 STREAMS = sorted(RECORDINGS.glob("*.sse"))
@@ -60,12 +61,7 @@ def parts(message: Message, model: str = "gemini-2.5-flash") -> Any:
 
 
 def fold(path: Path) -> Message | None:
-    provider = Gemini("m")
-    decoder = provider.decoder()
-    state = ResponseState()
-    for event in [*decoder.feed(path.read_bytes()), *decoder.finish()]:
-        state = step_response(state, event)
-    return message_of(state, provider.name)
+    return message_of(fold_response(decoded("gemini", path.read_bytes())), "gemini")
 
 
 # --- whole bodies

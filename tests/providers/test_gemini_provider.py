@@ -13,6 +13,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Error
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Gemini, HttpRequest, Options, Provider
+from tests.decoded import decoded
 
 ASK = Conversation((Message.user("hello"),))
 KEY = "AIzaSecret0123456789abcdef"
@@ -173,6 +174,5 @@ def test_a_delay_reported_within_the_stream_reaches_the_error() -> None:
         b'data: {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", '
         b'"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.5s"}]}}\r\n\r\n'
     )
-    decoder = Gemini("m", api_key="k").decoder()
-    (error,) = [e for e in (*decoder.feed(body), *decoder.finish()) if isinstance(e, Error)]
+    (error,) = [e for e in decoded("gemini", body) if isinstance(e, Error)]
     assert (error.retry_after, error.retryable, error.kind) == (2.5, True, "rate_limit")

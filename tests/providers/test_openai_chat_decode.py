@@ -32,10 +32,9 @@ from rxworker.providers import OpenAIChat
 from rxworker.providers.base import Options
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.openai_chat import OpenAIChatDecoder
-from rxworker.state import ResponseState, step_response
-from rxworker.state import message_of as message_of_state
 from rxworker.testing import check_balanced
 from rxworker.views import summarise
+from tests.decoded import answer_of
 from tests.numbered_ids import numbered_ids
 
 DONE = "[DONE]"
@@ -60,15 +59,6 @@ def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[Resp
         data = message if isinstance(message, str) else json.dumps(message)
         events += decoder.feed(SseFrame(data.encode(), event if data == messages[-1] else "message"))
     return [*events, *decoder.finish()]
-
-
-def message_of(events: list[ResponseEvent]) -> Message:
-    state = ResponseState()
-    for event in events:
-        state = step_response(state, event)
-    message = message_of_state(state, "openai_chat")
-    assert message is not None
-    return message
 
 
 def calls(*pieces: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str | None, str, Any]]:
@@ -289,7 +279,7 @@ def test_arguments_of_null_are_not_arguments(cut: int) -> None:
         tool(index=0, function={"arguments": "null"[cut:]}),
         tool(index=0, id="b", function={"name": "f", "arguments": "null"}),
     ]
-    message = message_of(decode(*pieces, chunk(finish="tool_calls"), DONE))
+    message = answer_of(decode(*pieces, chunk(finish="tool_calls"), DONE), "openai_chat")
     assert [call.input for call in message.tool_calls] == [{}, {}]
     sent = OpenAIChat("m", api_key="k").request(Conversation((Message.user("go"), message)), (), Options())
     said = json.loads(sent.body)["messages"][1]["tool_calls"]
@@ -300,7 +290,7 @@ def test_ids_that_come_twice_are_made_unique() -> None:
     pieces = [tool(index=i, id="a", function=WHOLE) for i in range(3)]
     events = decode(*pieces, chunk(finish="tool_calls"), DONE)
     check_balanced(events)
-    calls = message_of(events).tool_calls
+    calls = answer_of(events, "openai_chat").tool_calls
     assert [call.id for call in calls] == ["a", "a-rxw-2", "a-rxw-3"]
 
 
@@ -319,7 +309,7 @@ def test_a_call_that_names_no_tool_is_malformed_and_no_block(name: dict[str, Any
     assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.MALFORMED, raw))
     both = decode(piece, tool(index=1, id="b", function=WHOLE), chunk(finish=raw), DONE)
     check_balanced(both)
-    assert [call.id for call in message_of(both).tool_calls] == ["b"]
+    assert [call.id for call in answer_of(both, "openai_chat").tool_calls] == ["b"]
     assert both[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw))
 
 
@@ -464,7 +454,7 @@ def test_signatures_of_calls_are_kept_whenever_they_come_and_sent_back(sealed: d
     stop = next(e for e in events if isinstance(e, BlockStop))
     assert stop.echo == sealed
     body = OpenAIChat("m", api_key="k", base_url="https://gateway.example").request(
-        Conversation((Message.user("go"), message_of(events))), (), Options()
+        Conversation((Message.user("go"), answer_of(events, "openai_chat"))), (), Options()
     )
     (call,) = json.loads(body.body)["messages"][1]["tool_calls"]
     assert {name: call[name] for name in sealed} == sealed
@@ -480,7 +470,7 @@ def test_the_transcript_of_speech_is_the_text_of_the_answer() -> None:
     pieces = [{"id": "a"}, {"transcript": "Good "}, {"data": "UklG"}, {"transcript": "day."}]
     spoken = [chunk({"content": None, "audio": piece}) for piece in pieces]
     events = decode(*spoken, chunk(finish="stop"), DONE)
-    assert message_of(events).content == (Text("Good day."),)
+    assert answer_of(events, "openai_chat").content == (Text("Good day."),)
     assert [event.raw for event in events if isinstance(event, Opaque)] == pieces
 
 
@@ -494,9 +484,9 @@ def test_pictures_are_blocks_of_the_message() -> None:
     stop = chunk(finish="stop")
     text = chunk({"content": "Here:", "images": [one]})
     events = decode(text, chunk({"content": None, "images": [other]}), stop, DONE)
-    assert message_of(events).content == (Text("Here:"), Image(echo=one), Image(echo=other))
+    assert answer_of(events, "openai_chat").content == (Text("Here:"), Image(echo=one), Image(echo=other))
     alone = decode(chunk({"content": "", "images": [one]}), stop, DONE)
-    assert message_of(alone).content == (Image(echo=one),)
+    assert answer_of(alone, "openai_chat").content == (Image(echo=one),)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 from rxworker.events import BlockStart, ResponseEvent
 from rxworker.messages import Conversation, Message, ToolMeta, ToolResult
 from rxworker.providers import OpenAIResponses, Options
-from rxworker.state import ResponseState, message_of, step_response
-from rxworker.state.grammar import ResponseGrammar
+from rxworker.state.response import fold_response, message_of
+from tests.decoded import decoded
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "openai_responses"
 ABSENT = pytest.param(RECORDINGS, marks=pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent"))
@@ -27,12 +27,11 @@ every_recording = pytest.mark.parametrize("path", STREAMS, ids=lambda path: path
 
 
 def decode(path: Path) -> list[ResponseEvent]:
-    decoder = PROVIDER.decoder()
-    return [*decoder.feed(path.read_bytes()), *decoder.finish()]
+    return decoded(PROVIDER, path.read_bytes())
 
 
 def answer_of(events: Sequence[ResponseEvent]) -> Message | None:
-    return message_of(reduce(step_response, events, ResponseState()), PROVIDER.name)
+    return message_of(fold_response(events), PROVIDER.name)
 
 
 def body_of(*messages: Message, tools: Sequence[ToolMeta] = ()) -> dict[str, Any]:
@@ -64,8 +63,6 @@ def test_a_recording_has_the_items_expected(path: Path) -> None:
     types = item_types(events)
     assert types == expected["item_types"]
     assert [t for t in types if t not in CLIENTS] == expected["server_items"]
-    linter = ResponseGrammar()
-    assert [c for e in events for c in linter.feed(e)] + linter.finish() == []
 
 
 @every_recording
@@ -95,9 +92,7 @@ def test_an_answer_cut_anywhere_leaves_an_input_that_the_service_accepts(path: P
     """No thought without what came of it, no half call, nothing sealed that was not whole."""
     lines = path.read_bytes().split(b"\n\n")
     for count in range(0, len(lines), 1 + len(lines) // 20):
-        decoder = PROVIDER.decoder()
-        data = b"\n\n".join(lines[:count]) + b"\n\n"
-        answer = answer_of([*decoder.feed(data), *decoder.finish()])
+        answer = answer_of(decoded(PROVIDER, b"\n\n".join(lines[:count]) + b"\n\n"))
         items: list[dict[str, Any]] = body_of(answer)["input"] if answer else []
         assert not items or items[-1].get("type") != "reasoning"
         whole = items_of(path)
@@ -148,8 +143,7 @@ def test_arguments_of_null_go_back_as_an_empty_object() -> None:
     done = {"type": "response.output_item.done", "output_index": 0, "item": call}
     last = {"type": "response.completed", "response": {"status": "completed"}}
     data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in (done, last))
-    decoder = PROVIDER.decoder()
-    answer = answer_of([*decoder.feed(data), *decoder.finish()])
+    answer = answer_of(decoded(PROVIDER, data))
     assert answer is not None
     assert answer.tool_calls[0].input == {}
     assert body_of(answer)["input"] == [call | {"arguments": "{}"}]

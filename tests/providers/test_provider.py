@@ -11,6 +11,7 @@ from rxworker.events import Error, Status
 from rxworker.messages import Conversation, Message
 from rxworker.providers import PROVIDERS, Anthropic, HttpRequest, OpenAIChat, Options, Provider
 from rxworker.testing.wire.bedrock import raw_message
+from tests.decoded import decoded
 
 ASK = Conversation((Message.user("hello"),))
 KEY = "sk-secret-0123456789"
@@ -26,9 +27,7 @@ def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: st
     frame = line + b"\n" if name == "ollama" else b"data: " + line + b"\n\n"
     if name == "bedrock":
         frame = raw_message("metadata", line)
-    decoder = PROVIDERS[name]("m").decoder()
-    events = [*decoder.feed(frame), *decoder.feed(frame), *decoder.finish()]
-    assert [type(event) for event in events[-2:]] == [Error, Status]
+    assert [type(event) for event in decoded(name, frame, frame)[-2:]] == [Error, Status]
 
 
 def test_a_server_of_ones_own_needs_no_key() -> None:

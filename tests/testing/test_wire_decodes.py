@@ -1,6 +1,6 @@
 """What the renderers write, the decoders read as what the scripted model tells: each is tested with the other."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -21,13 +21,10 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import Json, StopKind
-from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses
-from rxworker.providers.base import ResponseDecoder
 from rxworker.testing import (
     Call,
     Reply,
     anthropic_frames,
-    check_balanced,
     cut,
     fail,
     gemini_frames,
@@ -38,8 +35,8 @@ from rxworker.testing import (
     think,
 )
 from rxworker.testing.reply import reply_events
-
-Through = Callable[[Reply], list[ResponseEvent]]
+from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
+from tests.decoded import decoded
 
 USAGE = Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60, cache_creation_tokens=30)
 CALLS = Reply(tool_calls=(Call("look", {"at": "世界", "n": [1]}, "id-1"), Call("now", id="id-2")))
@@ -58,32 +55,18 @@ REPLIES = [
 ]
 
 
-def anthropic(reply: Reply) -> list[ResponseEvent]:
-    return decoded(Anthropic("m", api_key="k").decoder(), anthropic_frames(reply))
+FRAMES: dict[str, Callable[[Reply], list[bytes]]] = {
+    "anthropic": anthropic_frames,
+    "openai_chat": openai_chat_frames,
+    "openai_responses": openai_responses_frames,
+    "gemini": gemini_frames,
+    "gemini_interactions": gemini_interactions_frames,
+    "ollama": ollama_frames,
+}
 
 
-def openai_chat(reply: Reply) -> list[ResponseEvent]:
-    return decoded(OpenAIChat("m", api_key="k").decoder(), openai_chat_frames(reply))
-
-
-def openai_responses(reply: Reply) -> list[ResponseEvent]:
-    return decoded(OpenAIResponses("m", api_key="k").decoder(), openai_responses_frames(reply))
-
-
-def gemini(reply: Reply) -> list[ResponseEvent]:
-    return decoded(Gemini("m", api_key="k").decoder(), gemini_frames(reply))
-
-
-def ollama(reply: Reply) -> list[ResponseEvent]:
-    return decoded(Ollama("m").decoder(), ollama_frames(reply))
-
-
-ALL = [anthropic, openai_chat, openai_responses, gemini, ollama]
-
-
-def decoded(decoder: ResponseDecoder, frames: Iterable[bytes]) -> list[ResponseEvent]:
-    events = [event for frame in frames for event in decoder.feed(frame)]
-    return [*events, *decoder.finish()]
+def through(name: str, reply: Reply) -> list[ResponseEvent]:
+    return decoded(name, *FRAMES[name](reply))
 
 
 def told(events: Sequence[ResponseEvent]) -> dict[str, object]:
@@ -124,28 +107,25 @@ def arguments(kind: BlockType, text: str) -> Json:
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-@pytest.mark.parametrize("through", ALL)
-def test_the_decoder_reads_what_the_scripted_model_emits(through: Through, reply: Reply) -> None:
-    events = through(reply)
-
-    check_balanced(events)
-    assert told(events) == told(reply_events(reply))
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_decoder_reads_what_the_scripted_model_emits(name: str, reply: Reply) -> None:
+    assert told(through(name, reply)) == told(reply_events(reply))
 
 
-@pytest.mark.parametrize("through", ALL)
-def test_the_usage_is_counted_the_same(through: Through) -> None:
-    usage = [e for e in through(say("x", usage=USAGE)) if isinstance(e, Usage)][-1]
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_usage_is_counted_the_same(name: str) -> None:
+    usage = [e for e in through(name, say("x", usage=USAGE)) if isinstance(e, Usage)][-1]
 
     assert (usage.input_tokens, usage.output_tokens) == (100, 7)
-    assert usage.cache_read_tokens == (None if through is ollama else 60)
+    assert usage.cache_read_tokens == (None if name == "ollama" else 60)
 
 
 def test_the_seal_on_the_thinking_arrives() -> None:
-    assert SignatureDelta(0, "seal") in anthropic(think("hm", "seal"))
+    assert SignatureDelta(0, "seal") in through("anthropic", think("hm", "seal"))
 
 
-@pytest.mark.parametrize("through", [openai_responses, gemini])
-def test_a_seal_that_is_only_echoed_is_kept_with_a_block(through: Through) -> None:
+@pytest.mark.parametrize("name", ["openai_responses", "gemini"])
+def test_a_seal_that_is_only_echoed_is_kept_with_a_block(name: str) -> None:
     for reply in (think("hm", "seal") + say("Hi"), think("hm", "seal") + CALLS):
-        blocks = [e for e in through(reply) if isinstance(e, BlockStart | BlockStop)]
+        blocks = [e for e in through(name, reply) if isinstance(e, BlockStart | BlockStop)]
         assert "seal" in str([block.echo for block in blocks])

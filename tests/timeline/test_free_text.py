@@ -8,8 +8,8 @@ from reactivex import of
 from rxworker.events import BlockStart, BlockStop, BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
 from rxworker.messages import ToolCall
 from rxworker.operators import tool_inputs
-from rxworker.state import ResponseState, message_of, step_response
 from rxworker.timeline import Timeline, ToolCallCollector
+from tests.decoded import answer_of
 
 
 def call(text: str) -> list[ResponseEvent]:
@@ -23,15 +23,11 @@ def call(text: str) -> list[ResponseEvent]:
 
 @pytest.mark.parametrize("text", ["ls -l", '{"a": 1}', ""])
 def test_the_text_stays_as_it_is(text: str) -> None:
-    state = ResponseState()
     timeline, collector = Timeline(), ToolCallCollector()
     timeline.on_tool_use_block(collector)
     for event in call(text):
-        state = step_response(state, event)
         timeline.dispatch(event)
-    message = message_of(state, "p")
-    assert message is not None
-    assert message.tool_calls == (ToolCall("1", "shell", text),)
+    assert answer_of(call(text), "p").tool_calls == (ToolCall("1", "shell", text),)
     assert collector.collected() == [ToolCall("1", "shell", text)]
 
 

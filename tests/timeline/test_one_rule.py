@@ -36,13 +36,13 @@ from rxworker.events import (
 from rxworker.events.kinds import is_block_event, start_of
 from rxworker.operators import committed, fold_scope, group_blocks, hold_back, lines, live, mask, sentences
 from rxworker.operators.kernel import Operator, Source
-from rxworker.providers import PROVIDERS
 from rxworker.state import BlockState, fold_run, step_block
 from rxworker.state.block import joined
 from rxworker.state.open_blocks import OpenBlocks
 from rxworker.timeline import TextBlockCollector, Timeline
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract
 from rxworker.views.tracker import Tracker
+from tests.decoded import decoded
 from tests.over_recordings import provider_of
 
 T = BlockType
@@ -78,8 +78,7 @@ streams = st.lists(st.one_of(block_events, block_events, other_events), max_size
 
 def recorded(path: Path) -> list[Event]:
     """The events of a recording, as those of an attempt that is retracted in its middle and made again."""
-    decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
-    events: list[Event] = [*decoder.feed(path.read_bytes()), *decoder.finish()]
+    events: list[Event] = [*decoded(provider_of(path), path.read_bytes())]
     half = events[: len(events) // 2]
     return [AttemptStart(), *half, AttemptRetract("cut"), AttemptStart(), *half, *events]
 

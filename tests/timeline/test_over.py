@@ -23,8 +23,8 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
-from rxworker.providers import PROVIDERS
 from rxworker.timeline import TextBlockAbort, TextBlockEvent, TextBlockStart, TextBlockStop, Timeline
+from tests.decoded import decoded
 from tests.over_recordings import provider_of
 from tests.timeline.scopes import Scopes
 
@@ -144,7 +144,6 @@ def test_a_scope_has_the_events_of_one_block_from_its_first_to_its_last(events: 
 
 
 def test_a_scope_has_the_events_of_one_block_of_a_recording_that_is_requested_again(recording: Path) -> None:
-    decoder = PROVIDERS[provider_of(recording)]("a-model").decoder()
-    events: list[Event] = [*decoder.feed(recording.read_bytes()), *decoder.finish()]
+    events: list[Event] = [*decoded(provider_of(recording), recording.read_bytes())]
     half = events[: len(events) // 2]
     check([AttemptStart(), *half, AttemptRetract("cut"), AttemptStart(), *half, *events])
