@@ -532,11 +532,6 @@ def test_an_agent_takes_the_place_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("made", "url"),
     [
-        (provider(), "https://generativelanguage.googleapis.com/v1beta/interactions"),
-        (provider(base_url="http://127.0.0.1:1"), "http://127.0.0.1:1/v1beta/interactions"),
-        (provider(base_url="http://127.0.0.1:1/v1"), "http://127.0.0.1:1/v1/interactions"),
-        (provider(base_url="http://h/gemini"), "http://h/gemini/v1beta/interactions"),
-        (provider(address="https://h/x?y=1"), "https://h/x?y=1"),
         (
             provider(project="mine", location="europe-west4", access_token="t"),
             f"https://europe-west4-aiplatform.googleapis.com{PLACE}/europe-west4/interactions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +13,16 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, HttpStatusError, ProviderError
 from rxworker.messages import Conversation, Message
-from rxworker.providers import PROVIDERS, Anthropic, AnthropicBedrock, AnthropicVertex, HttpRequest, OpenAIChat, Options
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    AnthropicBedrock,
+    AnthropicVertex,
+    Gemini,
+    HttpRequest,
+    OpenAIChat,
+    Options,
+)
 from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS, Host
 from rxworker.transport import Client, Retry
 
@@ -101,9 +111,45 @@ def test_headers_are_sent_with_every_request_and_those_of_a_request_replace_them
     assert request.headers["x-tenant"] == "b"
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.authorize is None
-    assert "x-api-key" not in request.headers
+    given = Options(headers={"Authorization": f"Bearer {KEY}"})
+    for one in (request, make("m", base_url="https://gateway.example").request(Conversation(), (), given)):
+        assert one.headers["authorization"] == f"Bearer {KEY}"
+        assert one.headers.keys().isdisjoint({"x-api-key", "x-goog-api-key", "api-key"})
 
 
+VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai_chat": "OPENAI_API_KEY",
+    "openai_responses": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "gemini_interactions": "GEMINI_API_KEY",
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_key_is_read_from_the_environment_for_each_request(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = MADE[name]("m")
+    with pytest.raises(ConfigurationError, match=f"{VARIABLES[name]}, or pass api_key="):
+        provider.request(Conversation(), (), Options())
+    monkeypatch.setenv(VARIABLES[name], KEY)
+    assert KEY in "".join(provider.request(Conversation(), (), Options()).headers.values())
+
+
+def at_vertex(model: str, api_key: str) -> Gemini:
+    return Gemini(model, project="p", access_token=api_key)
+
+
+UNSENT = ["sk-hidden\n", "sk-hiddén", "\x00", "sk hidden"]
+
+
+@pytest.mark.parametrize(("make", "key"), [*product(MADE.values(), UNSENT), *product([at_vertex], UNSENT[:3])])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(make: Any, key: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make("m", api_key=key).request(Conversation(), (), Options())
+    assert "hidd" not in str(caught.value)
+
+
+STREAM = "streamGenerateContent?alt=sse"
 ADDRESSES = [
     # base_url, the address of the official client (anthropic 2.14, google-genai 3.6)
     ("anthropic", "https://api.deepseek.com/anthropic", "https://api.deepseek.com/anthropic/v1/messages"),
@@ -111,13 +157,17 @@ ADDRESSES = [
     ("anthropic", "https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1", "https://gateway.example/a/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1/messages", "https://gateway.example/a/v1/messages"),
-    (
-        "gemini",
-        "https://gateway.example/gemini",
-        "https://gateway.example/gemini/v1beta/models/m:streamGenerateContent?alt=sse",
-    ),
-    ("gemini", "https://gateway.example/v1", "https://gateway.example/v1/models/m:streamGenerateContent?alt=sse"),
+    ("openai_chat", "https://api.openai.com/v1/", "https://api.openai.com/v1/chat/completions"),
+    ("openai_chat", "http://[::1]:8080", "http://[::1]:8080/v1/chat/completions"),
+    ("openai_chat", "https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+    ("openai_responses", "http://127.0.0.1:1", "http://127.0.0.1:1/v1/responses"),
+    ("gemini", "https://gateway.example/gemini", f"https://gateway.example/gemini/v1beta/models/m:{STREAM}"),
+    ("gemini", "https://gateway.example/v1", f"https://gateway.example/v1/models/m:{STREAM}"),
+    ("gemini", "http://h/?x=1", "http://h/v1beta/models/m:streamGenerateContent?x=1&alt=sse"),
+    ("gemini_interactions", "http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/interactions"),
+    ("gemini_interactions", "http://h/gemini", "http://h/gemini/v1beta/interactions"),
 ]
+PLACES = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}
 
 
 @pytest.mark.parametrize(("name", "base_url", "url"), ADDRESSES)
@@ -125,13 +175,24 @@ ADDRESSES = [
 def test_an_address_with_a_path_gets_the_version_that_the_official_client_adds(
     name: str, base_url: str, url: str, from_environment: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    place = {} if from_environment else {"base_url": base_url}
     if from_environment:
-        variable = {"anthropic": "ANTHROPIC_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}[name]
-        monkeypatch.setenv(variable, base_url)
-        provider = MADE[name]("m", api_key=KEY)
-    else:
-        provider = MADE[name]("m", api_key=KEY, base_url=base_url)
-    assert provider.request(Conversation(), (), Options()).url == url
+        monkeypatch.setenv(PLACES[name.partition("_")[0]], base_url)
+    assert MADE[name]("m", api_key=KEY, **place).request(Conversation(), (), Options()).url == url
+
+
+@pytest.mark.parametrize(
+    ("model", "path"), [("models/m", "models/m"), ("tunedModels/m", "tunedModels/m"), ("a b?", "models/a%20b%3F")]
+)
+def test_a_model_of_gemini_stands_in_its_address(model: str, path: str) -> None:
+    request = Gemini(model, base_url="http://127.0.0.1:1").request(Conversation(), (), Options())
+    assert request.url == f"http://127.0.0.1:1/v1beta/{path}:{STREAM}"
+
+
+@each_provider
+def test_a_server_of_ones_own_needs_no_key(make: Any) -> None:
+    request = make("m", base_url="http://127.0.0.1:1").request(Conversation(), (), Options())
+    assert request.headers.keys().isdisjoint({"authorization", "x-api-key", "x-goog-api-key", "api-key"})
 
 
 def test_the_token_of_anthropic_is_sent_as_a_bearers_and_a_key_that_was_given_replaces_it(
