@@ -137,15 +137,6 @@ def test_a_tool_loop_is_sent_back_with_sealed_thinking_and_results_first() -> No
     ]
 
 
-def test_thinking_of_another_provider_is_left_out() -> None:
-    body = encoded(
-        Message.user("Look."),
-        answer(Thinking("So.", signature="s"), Text("Hm."), provider="anthropic"),
-        Message.user("?"),
-    )
-    assert body["messages"][1]["content"] == [{"text": "Hm."}]
-
-
 def test_an_answer_of_which_nothing_is_left_does_not_separate_texts_of_the_user() -> None:
     nothing = answer(Thinking("Hm."), Text(" "), provider="openai")
     body = encoded(Message.user("a"), nothing, Message.user("b"))

@@ -157,12 +157,6 @@ def test_audio_is_sent_where_the_provider_takes_it() -> None:
     assert gemini(message) == [{"inlineData": {"mimeType": "audio/x-wav", "data": "AA"}}]
 
 
-@pytest.mark.parametrize("encode", [anthropic, responses, ollama])
-def test_audio_raises_where_the_provider_takes_none(encode: Encode) -> None:
-    with pytest.raises(LocalProtocolError, match="transcript"):
-        encode(Message.user(Audio(data="AA")))
-
-
 @pytest.mark.parametrize("encode", [chat, gemini])
 def test_audio_without_data_raises(encode: Encode) -> None:
     with pytest.raises(LocalProtocolError, match="from_file"):

@@ -122,23 +122,6 @@ def test_anthropic_sends_its_own_blocks_back_as_they_came() -> None:
     ]
 
 
-def test_anthropic_leaves_out_what_another_provider_thought() -> None:
-    foreign = own(
-        "openai_chat",
-        Thinking("hm", "sig", {"field": "reasoning_content"}),
-        ServerToolCall("s", "x", {}, {"type": "x"}),
-        OpaqueBlock("y", {"type": "y"}),
-        Text("yes", ({"type": "z"},)),
-        ToolCall("functions.look:0", "look", {}, {"extra_content": {}}),
-    )
-    body = anthropic(said(foreign, Message.user(ToolResult("functions.look:0", "ok"))))
-    assert body["messages"][0]["content"] == [
-        {"type": "text", "text": "yes"},
-        {"type": "tool_use", "id": "functions_look_0_ec000204", "name": "look", "input": {}},
-    ]
-    assert body["messages"][1]["content"][0]["tool_use_id"] == "functions_look_0_ec000204"
-
-
 def test_anthropic_keeps_ids_apart_that_differ_in_letters_it_does_not_allow() -> None:
     ids = ("a.b", "a:b", "a_b")
     calls = own("openai_chat", *(ToolCall(one, "look", {}) for one in ids))

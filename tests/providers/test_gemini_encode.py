@@ -18,7 +18,6 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     OutputFormat,
-    Refusal,
     ServerToolCall,
     ServerToolResult,
     Text,
@@ -27,7 +26,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, ToolChoice
+from rxworker.providers import Gemini, Options, ToolChoice
 from rxworker.providers.content import with_schema
 from rxworker.providers.takes import made_id
 from rxworker.state.response import fold_response, message_of
@@ -337,30 +336,6 @@ def test_what_gemini_made_itself_goes_back_whole() -> None:
     assert parts(message) == [thought, code, ran, picture, seal]
 
 
-def test_what_another_provider_thought_is_left_out() -> None:
-    foreign = Message(
-        "assistant",
-        (
-            Thinking("hm", "sig", {"length": 2, "seals": [[0, 2, "R"]]}),
-            ServerToolCall("s", "web_search", {}, {"type": "server_tool_use"}),
-            ServerToolResult("s", "web_search_tool_result", {"type": "x"}),
-            OpaqueBlock("y", {"type": "y"}),
-            Image(echo={"type": "z"}),
-            Image(data="iVBORw0KGgo="),
-            Refusal("no"),
-            Text("yes", ({"type": "z"},), {"length": 3, "seals": [[0, 3, "S"]]}),
-            ToolCall("toolu_1", "look", {}, {"caller": {}}),
-        ),
-        provider="anthropic",
-    )
-    assert parts(foreign) == [
-        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-        {"text": "no"},
-        {"text": "yes"},
-        {"functionCall": {"name": "look", "args": {}}},
-    ]
-
-
 @pytest.mark.parametrize(
     ("model", "sealed"), [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True), ("models/gemini-3.1-flash", True)]
 )
@@ -374,22 +349,6 @@ def test_the_first_call_from_elsewhere_is_let_pass_where_seals_are_demanded(mode
     ]
     mine = own(ToolCall("1", "look", {}, {"thoughtSignature": "S"}), ToolCall("2", "look", {}))
     assert [p.get("thoughtSignature") for p in parts(mine, model)] == ["S", None]
-
-
-def test_messages_of_gemini_are_accepted_by_the_others() -> None:
-    message = own(
-        Thinking("hm", None, {"length": 2, "seals": [[0, 2, "R"]]}),
-        ServerToolCall("1", "executableCode", {}, {"executableCode": {}}),
-        ServerToolResult("1", "codeExecutionResult", {"codeExecutionResult": {}}),
-        OpaqueBlock("x", {"x": 1}),
-        Text("yes", ({"uri": "u"},), {"length": 3, "seals": [[0, 3, "S"]]}),
-        ToolCall("rxw_1", "look", {}, {"thoughtSignature": "S"}),
-    )
-    conversation = said(Message.user("hi"), message, Message.user(ToolResult("rxw_1", "ok")))
-    for provider in (Anthropic("m", api_key="k"), OpenAIChat("m", api_key="k")):
-        body = provider.request(conversation, (), Options()).body
-        for word in (b"thoughtSignature", b"seals", b"executableCode", b"hm", b'"x"'):
-            assert word not in body
 
 
 # --- there and back

@@ -26,7 +26,6 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OpaqueBlock,
-    Refusal,
     ServerToolCall,
     ServerToolResult,
     StopKind,
@@ -464,20 +463,6 @@ def test_what_the_user_gives_becomes_contents_and_steps() -> None:
             ],
         },
     ]
-
-
-def test_of_another_provider_only_what_the_protocol_has_is_sent() -> None:
-    content = (
-        Thinking("hm", "sig", {"step": {"x": 1}}),
-        ServerToolCall("s", "search", {}, {"step": {"type": "y"}}),
-        ServerToolResult("s", "search", {"step": {"type": "z"}}),
-        OpaqueBlock("odd", {"content": PICTURE}),
-        Text("yes", (SOURCE,), {"joins": True}),
-        Refusal("no"),
-        Image(echo={"content": PICTURE}),
-        ToolCall("c1", "look", {"at": "sky"}, {"step": {"signature": "x"}}),
-    )
-    assert encode_steps((Message("assistant", content, "gemini"),)) == [output(text("yes")), output(text("no")), CALL]
 
 
 def test_what_was_changed_is_sent_as_changed() -> None:

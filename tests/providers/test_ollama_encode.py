@@ -17,10 +17,6 @@ from rxworker.messages import (
     Image,
     JsonObject,
     Message,
-    OpaqueBlock,
-    Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
@@ -153,27 +149,6 @@ def test_a_result_without_its_call_is_sent_by_its_name() -> None:
 def test_arguments_are_always_an_object(given: Any, expected: dict[str, Any]) -> None:
     call = messages_of(Message.assistant(ToolCall("t", "look", given)))[0]["tool_calls"][0]
     assert call["function"]["arguments"] == expected
-
-
-def test_what_other_providers_alone_understand_is_left_out() -> None:
-    foreign = Message(
-        "assistant",
-        (
-            Thinking("hm", "sig"),
-            ServerToolCall("s", "search", {}, {"type": "x"}),
-            ServerToolResult("s", "found", {"type": "y"}),
-            OpaqueBlock("compaction", {"type": "compaction"}),
-            Text("yes", ({"url": "u"},)),
-            Image(echo={"inlineData": {}}),
-            Refusal(" no"),
-            ToolCall("toolu_1", "look", {}, {"caller": {"type": "direct"}}),
-        ),
-        provider="anthropic",
-    )
-    assert messages_of(foreign, Message.user(ToolResult("toolu_1", "sky"))) == [
-        {"role": "assistant", "content": "yes no", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
-        {"role": "tool", "content": "sky", "tool_name": "look"},
-    ]
 
 
 def test_a_message_without_content_is_not_sent() -> None:

@@ -20,8 +20,6 @@ from rxworker.messages import (
     OpaqueBlock,
     OutputFormat,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
@@ -272,28 +270,6 @@ def test_a_thought_that_nothing_follows_is_left_out() -> None:
     assert items(cut, Message.user("go on")) == [{"role": "user", "content": "go on"}]
     half = own(Thinking("hm"), Text("so"))
     assert items(half) == [{"role": "assistant", "content": "so"}]
-
-
-def test_of_another_providers_answer_only_words_and_calls_go_back() -> None:
-    foreign = Message(
-        "assistant",
-        (
-            Thinking("hm", "sig", echo(thought())),
-            ServerToolCall("s", "x", {}, {"type": "x"}),
-            ServerToolResult("s", "y", {"type": "y"}),
-            OpaqueBlock("z", {"type": "z"}),
-            Text("I look.", ({"type": "q"},), {"type": "r"}),
-            Refusal("no"),
-            ToolCall("x" * 100, "look", "", {"extra_content": {}}),
-        ),
-        provider="anthropic",
-    )
-    text, refusal, call, answer = items(foreign, Message.user(ToolResult("x" * 100, "ok")))
-    assert text == {"role": "assistant", "content": "I look."}
-    assert refusal == {"role": "assistant", "content": "no"}
-    assert call == {"type": "function_call", "call_id": call["call_id"], "name": "look", "arguments": "{}"}
-    assert len(call["call_id"]) == 64
-    assert answer["call_id"] == call["call_id"]
 
 
 # --- against what was really sent
