@@ -486,17 +486,13 @@ class Reader(Watcher):
         return None
 
     def _raise_if_too_far_behind(self) -> None:
-        match self.delivery:
-            case Reliable(limit=int(limit), when_full="detach"):
-                last = self._hub.history.last_seq
-                # Records from before it was attached do not show that it is slow.
-                if last - max(self.seen, self._attached_at) > limit:
-                    behind = f"{self.name} is {last - self.seen} records behind"
-                    raise LocalProtocolError(
-                        f"{behind}, more than its delivery allows: read faster, or watch with Coalesce()"
-                    )
-            case _:
-                pass
+        delivery, last = self.delivery, self._hub.history.last_seq
+        if not isinstance(delivery, Reliable) or delivery.limit is None or delivery.when_full != "detach":
+            return
+        # Records from before it was attached do not show that it is slow.
+        if last - max(self.seen, self._attached_at) > delivery.limit:
+            behind = f"{self.name} is {last - self.seen} records behind"
+            raise LocalProtocolError(f"{behind}, more than its delivery allows: read faster, or watch with Coalesce()")
 
     async def next(self) -> list[Record] | None:
         """The new records, as soon as there are some; on the hub's event loop."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 from reactivex import abc, typing
@@ -35,6 +35,8 @@ from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliab
 from rxworker.operators.kernel import TRAMPOLINE, Many, many
 
 A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
 
 Takes: TypeAlias = Literal["records", "events", "entries"]
 """What is pushed to a watcher that is pushed to at once."""
@@ -267,17 +269,23 @@ class WatcherClock(AsyncIOScheduler):
         self, duetime: typing.RelativeTime, action: typing.ScheduledAction[A], state: A | None = None
     ) -> abc.DisposableBase:
         """Run an action after a while, on the event loop."""
-
-        def caught(clock: abc.SchedulerBase, state: A | None = None) -> abc.DisposableBase | None:
-            try:
-                return action(clock, state)
-            except BaseException as error:
-                self._fail(error)
-                return None
-
+        guarded = caught(action, self._fail)
         if self.to_seconds(duetime) <= 0:
-            return super().schedule(caught, state)
-        return super().schedule_relative(duetime, caught, state)
+            return super().schedule(guarded, state)
+        return super().schedule_relative(duetime, guarded, state)
+
+
+def caught(call: Callable[P, B | None], fail: Callable[[BaseException], None]) -> Callable[P, B | None]:
+    """Wrap a function so that its exceptions go to ``fail``."""
+
+    def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
+        try:
+            return call(*args, **kwargs)
+        except BaseException as error:
+            fail(error)
+            return None
+
+    return safe
 
 
 def noted(watcher: Watcher, scheduler: abc.SchedulerBase | None) -> Watcher:

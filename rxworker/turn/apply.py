@@ -13,19 +13,19 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence, Set
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError, as_exception
 from rxworker.events import Custom, CustomEvent
+from rxworker.hub.watcher import caught
 from rxworker.operators.kernel import Operator, Scheduler
 from rxworker.transport.clock import LoopClock
 
 A = TypeVar("A")
 B = TypeVar("B")
-P = ParamSpec("P")
 
 
 def apply_operators(
@@ -169,16 +169,3 @@ class _Clock(LoopClock):
         if self.to_seconds(duetime) <= 0:
             return self.schedule(action, state)
         return super().schedule_relative(duetime, caught(action, self._fail), state)
-
-
-def caught(call: Callable[P, B | None], fail: Callable[[BaseException], None]) -> Callable[P, B | None]:
-    """Wrap a function so that its exceptions go to ``fail``."""
-
-    def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
-        try:
-            return call(*args, **kwargs)
-        except BaseException as error:
-            fail(error)
-            return None
-
-    return safe
