@@ -61,10 +61,10 @@ class Clock:
     now = 0.0
 
 
-def stories(seed: int, seconds: float, end: float) -> Iterator[list[Record]]:
+def stories(seed: int, seconds: float, end: float, runs: int = 30) -> Iterator[list[Record]]:
     """The records of runs that overlap, in so many seconds before a time."""
     chance = random.Random(seed)
-    for number in range(30):
+    for number in range(runs):
         at, found = end - chance.uniform(0, seconds), list[Record]()
         for seq, event in enumerate(STORY, 1):
             at = round(at + chance.choice([0.001, 0.05, 1.5, 40.0]), 3)

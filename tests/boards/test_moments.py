@@ -29,6 +29,8 @@ from tests.whole import IS_WHOLE
 MANY = Dashboard([replace(each, name=f"panel-{at}") for at, each in enumerate([*GROUPED[::3], *FEW.panels])])
 BOARDS = {"usage": USAGE, "runs": RUNS, "fleet": FLEET, "cost": COST, "after": AFTER, "later": LATER, "many": MANY}
 
+MANY_RUNS = 30 if IS_WHOLE else 8
+
 
 def often(patch: pytest.MonkeyPatch) -> None:
     """A turn after each record, a copy in nearly each turn, and the first one tried at once."""
@@ -59,6 +61,7 @@ class Checked:
         assert shown == as_shown(self.board.at(self.records, time)), (self.board.title, time)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize(
     "selection", [Selection(), Selection(tool="look", status="finished"), Selection(since=1e6 - 400)]
@@ -69,7 +72,7 @@ async def test_moments_are_those_of_all_records(
     often(monkeypatch)
     board, clock, chance = replace(BOARDS[name], selection=selection), Clock(), random.Random(name)
     async with MemoryLog(clock=lambda: clock.now) as log:
-        records = await store(log, clock, stories(3, 600.0, 1e6))
+        records = await store(log, clock, stories(3, 600.0, 1e6, MANY_RUNS))
         first, last = min(each.time for each in records), max(each.time for each in records)
         checked = Checked(board, log, records)
         times = [
@@ -78,7 +81,10 @@ async def test_moments_are_those_of_all_records(
         ]
         for time in (last, *times):
             await checked.at(time)
-        assert len(checked.moments._copies) > 10  # pyright: ignore[reportPrivateUsage]
+        copies = checked.moments._copies  # pyright: ignore[reportPrivateUsage]
+        assert len(copies) > 10
+        for kept in copies:  # no timer has run after the last record
+            assert kept.copy.fold().clock.seconds <= kept.place.taken[0] + 1e-6
         fewer = Reads(monkeypatch)
         await checked.at(last)
         assert len(fewer.runs) < 20
@@ -100,7 +106,7 @@ async def test_moments_after_a_run_was_deleted_has_grown_or_has_come(
     often(monkeypatch)
     clock, chance = Clock(), random.Random(5)
     async with MemoryLog(clock=lambda: clock.now) as log:
-        runs = {each[0].run_id: each for each in stories(5, 600.0, 1e6)}
+        runs = {each[0].run_id: each for each in stories(5, 600.0, 1e6, MANY_RUNS)}
         growing = sorted(chance.sample([*runs], 6))
         for records in sorted(runs.values(), key=lambda records: records[0].time):
             part = records[:9] if records[0].run_id in growing else records
@@ -120,7 +126,7 @@ async def test_moments_after_a_run_was_deleted_has_grown_or_has_come(
                 run = growing.pop()
                 await append(log, clock, run, runs[run][9:], "finished")
             checked.records = await records_in(log)
-        late = [replace(each, run_id="late", time=each.time - 200.0) for each in runs["run-1"]]
+        late = [replace(each, run_id="late", time=each.time - 200.0) for each in runs[min(runs)]]
         clock.now = late[0].time
         await append(log, clock, "late", late, "finished")
         checked.records = await records_in(log)
@@ -178,7 +184,7 @@ async def test_what_cannot_be_copied_is_folded_from_the_begin(
     often(monkeypatch)
     clock = Clock()
     async with MemoryLog(clock=lambda: clock.now) as log:
-        records = await store(log, clock, stories(3, 600.0, 1e6))
+        records = await store(log, clock, stories(3, 600.0, 1e6, MANY_RUNS))
         last = max(each.time for each in records)
         moments = Moments(Dashboard([panel("Own", operator)]), log)
         for time in (last, last - 100):
@@ -191,7 +197,7 @@ async def test_a_board_that_is_opened_leaves_copies_and_is_where_they_are(monkey
     often(monkeypatch)
     clock = Clock()
     async with MemoryLog(clock=lambda: clock.now) as log:
-        records = await store(log, clock, stories(3, 600.0, 1e6))
+        records = await store(log, clock, stories(3, 600.0, 1e6, MANY_RUNS))
         last = max(each.time for each in records)
         checked, read = Checked(USAGE, log, records), asyncio.Event()
         shown = USAGE.show(LogRecords(log, None, USAGE.selection, read.set, checked.moments), every=0)
