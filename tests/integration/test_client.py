@@ -38,6 +38,7 @@ from tests.integration.npm import node_with
 from tests.integration.served_log import WORDS
 from tests.integration.test_native_clients import line_to, talking
 from tests.integration.test_served_log import Server, begin
+from tests.whole import one_of
 
 HERE = Path(__file__).parent / "client"
 PACKAGE = FILE.parents[1]
@@ -166,7 +167,7 @@ async def server(tmp_path: Path) -> AsyncGenerator[Server, None]:
     await one.stop(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
+@pytest.mark.parametrize("number", one_of([signal.SIGKILL, signal.SIGTERM]), ids=lambda number: number.name)
 async def test_each_record_arrives_once_over_restarts(installed: Path, server: Server, number: signal.Signals) -> None:
     await server.start(60.0 if number is signal.SIGTERM else 0.5, holds=True)
     async with aiohttp.ClientSession() as http:

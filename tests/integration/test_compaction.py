@@ -70,8 +70,11 @@ from tests.integration.test_control_at_every_step import CONTROLS, Act, Seen, na
 from tests.log.processes import stored
 from tests.log.test_recover import cut, singles
 from tests.steps import SteppedLoop, run_stepped
+from tests.whole import IS_WHOLE
 
 PROMPT = "Sum it up."
+STRIDE = 1 if IS_WHOLE else 4
+"""The distance of the steps at which a run is stopped."""
 ROUNDS = 20
 
 
@@ -326,12 +329,12 @@ def test_a_run_may_be_stopped_at_every_step_of_a_compaction(control: str) -> Non
                 assert len(again.summaries) == 1 - known
             if not is_in_time:
                 return step, cut_short
-            step += 1
+            step += STRIDE
             assert step < 300
 
     steps, cut_short = run_stepped(every)
     assert steps > 30
-    assert (cut_short > 3) is (control != "pause")
+    assert (cut_short > 3 // STRIDE) is (control != "pause")
 
 
 async def test_a_compaction_is_stored_before_the_request_that_it_is_for() -> None:

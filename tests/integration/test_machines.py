@@ -1,21 +1,26 @@
-"""Each command of the page about several machines, as the page has it, in processes of their own."""
+"""Each command of the page about several machines, as the page has it.
+
+What goes on until it is stopped is a process of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import shlex
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, chdir, redirect_stdout
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from rxworker import Worker
+from rxworker.cli.main import main
 from rxworker.log import EventLog, Replica, SQLiteLog, open_log
 from rxworker.testing import ScriptedModel
 from tests.log.conftest import NewAddress
@@ -58,12 +63,9 @@ RXWORKER = [sys.executable, "-m", "rxworker"]
 
 
 async def output_of(folder: Path, words: list[str]) -> str:
-    done = await asyncio.create_subprocess_exec(
-        *words, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await done.communicate()
-    assert done.returncode == 0, err.decode()
-    return out.decode().strip()
+    with chdir(folder), redirect_stdout(io.StringIO()) as out:
+        assert await asyncio.to_thread(main, words[len(RXWORKER) :]) == 0
+    return out.getvalue().strip()
 
 
 @asynccontextmanager

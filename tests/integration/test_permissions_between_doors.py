@@ -335,6 +335,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize(("first", "other", "is_one"), PAIRS)
 async def test_what_is_allowed_at_one_door_and_withdrawn_at_another_needs_approval_at_the_first(
@@ -380,6 +381,7 @@ async def cancelled(log: EventLog, session: Session, run_id: str) -> None:
         opened.close()
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize("race", [denied, resumed, dismissed])
 @pytest.mark.parametrize("door", ALWAYS)
@@ -432,6 +434,7 @@ def before_writes(log: EventLog, act: Callable[[int], Awaitable[None]]) -> Gener
         yield
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("store", ["memory", *SLOW_STORES])
 @pytest.mark.parametrize("race", [denied, resumed, dismissed, cancelled])
 @pytest.mark.parametrize("number", range(1, 5))
@@ -465,6 +468,7 @@ async def test_of_two_verbs_for_a_paused_run_one_succeeds_whichever_is_faster_be
         assert (desk.wiped, there.wiped) == (number > 1, 0)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize("decision", [Approve(), ApproveAlways()])
 @pytest.mark.parametrize("verb", [Session.decide, Session.resume])
@@ -502,6 +506,7 @@ GOLDEN = Path(__file__).parents[1] / "log" / "golden" / "allowed-0.2.db"
 """A log of rxworker 0.2, of a run whose row has what its conversation always allows."""
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("first", Door.every)
 async def test_what_a_log_of_the_version_before_allows_holds_until_it_is_withdrawn(
     first: type[Door], tmp_path: Path

@@ -118,6 +118,7 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out, err
 
 
+@pytest.mark.product(2)
 @runs(
     row("two loops", TWO_LOOPS, "one", "two", "three", says="one\ntwo\nthree\n6\n"),
     row("left alone", LEFT_ALONE, say("Hello") + stall(), says="left\n"),
@@ -251,6 +252,7 @@ def test_after_control_c_the_worker_can_run_again(program: subprocess.Popen[str]
     assert program.returncode == 0
 
 
+@pytest.mark.product(3)
 @runs(
     row("streaming", STREAMING, say("Hello") + stall()),
     row("awaiting", AWAITING, say("Hi") + stall()),

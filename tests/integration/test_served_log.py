@@ -19,6 +19,7 @@ from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.protocols import decode_record
 from tests.ports import free_port
+from tests.whole import one_of
 
 PROGRAM = Path(__file__).with_name("served_log.py")
 LEASE = 0.5
@@ -126,9 +127,8 @@ async def post(http: aiohttp.ClientSession, server: Server, path: str, body: obj
         return response.status
 
 
-@pytest.mark.product(2)  # that of a text is also one of tests/integration/test_client.py
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
-@pytest.mark.parametrize("phase", ["text", "tool"])
+@pytest.mark.parametrize("number", one_of([signal.SIGTERM, signal.SIGKILL]), ids=lambda number: number.name)
+@pytest.mark.parametrize("phase", one_of(["tool", "text"]))  # that of a text is also one of test_client.py
 async def test_a_client_sees_each_record_once_over_restarts(
     server: Server, http: aiohttp.ClientSession, phase: str, number: signal.Signals
 ) -> None:

@@ -280,6 +280,6 @@ async def test_calls_with_one_id_each_get_a_result(make_provider: MakeProvider) 
 
 async def test_a_huge_answer_streams_through(make_provider: MakeProvider) -> None:
     text = "word " * 40_000
-    async with ReplayServer([say(text, chunk=50)]) as server:
+    async with ReplayServer([say(text, chunk=200)]) as server:
         result = await Worker(make_provider(server.base_url)).run("hi")
     assert result.text == text

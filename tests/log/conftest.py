@@ -19,6 +19,11 @@ from tests.log.postgres_server import PostgresServer, require_postgres
 OpenLog = Callable[..., EventLog]
 NewAddress = Callable[[str], str]
 STORES = ["memory", "page", "sqlite", "postgres", "nats"]
+SAMPLED = [
+    *["memory", "sqlite"],
+    *[pytest.param(store, marks=pytest.mark.product(4)) for store in ("page", "postgres", "nats")],
+]
+"""What holds over any store that passes `test_conformance.py` the suite tries in part over those that take longer."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "store" / "table_log.py"
 
 
@@ -85,8 +90,7 @@ def page() -> Generator[ModuleType]:
     del sys.modules[module.__name__]
 
 
-@pytest.fixture(params=STORES)
-def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path: Path) -> OpenLog:
+def store_of(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path: Path) -> OpenLog:
     """Opens the log of this test; a store that has a file opens the same one each time."""
     memory: list[MemoryLog] = []
     table: dict[str, object] = {}
@@ -105,3 +109,6 @@ def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path
         return memory[-1]
 
     return open_it
+
+
+open_store = pytest.fixture(params=SAMPLED, name="open_store")(store_of)

@@ -25,10 +25,11 @@ from rxworker.log.format import Entry, entries_of, read_line, records_of, write_
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.messages import Conversation, JsonObject, Message
-from tests.log.conftest import OpenLog
+from tests.log.conftest import STORES, OpenLog, store_of
 from tests.whole import IS_WHOLE
 
 RUN = "run-1"
+open_store = pytest.fixture(params=STORES, name="open_store")(store_of)
 
 
 def message(text: str) -> JsonObject:

@@ -26,6 +26,7 @@ from tests.log.conftest import OpenLog, until
 from tests.log.nats_server import NatsServer
 from tests.log.test_conformance import START
 from tests.log.test_runs import Reader, Writer, append, store
+from tests.whole import IS_WHOLE
 
 
 class State(Struct, frozen=True):
@@ -119,7 +120,7 @@ async def check_folds(log: EventLog, logs: Sequence[EventLog], chance: random.Ra
         assert all(state.last[run] <= writer.last[run] for run in state.last)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if IS_WHOLE else 1))
 async def test_each_record_counts_once(open_store: OpenLog, seed: int) -> None:
     async with open_store() as log, open_store() as other:
         logs = [log] if isinstance(log, MemoryLog) else [log, other]
@@ -127,7 +128,7 @@ async def test_each_record_counts_once(open_store: OpenLog, seed: int) -> None:
 
 
 async def test_each_record_counts_once_in_many_orders() -> None:
-    for seed in range(40):
+    for seed in range(40 if IS_WHOLE else 8):
         async with MemoryLog() as log:
             await check_folds(log, [log], random.Random(seed), 60)
 
@@ -418,7 +419,7 @@ async def test_runs_and_folds_go_on_when_the_server_is_killed_and_restarted(
         async with open_log(address) as log, open_log(address) as other:
             writer = Writer(log, random.Random(3))
             reader, follower = Reader(other), Follower(other)
-            for _ in range(2):
+            for _ in range(2 if IS_WHOLE else 1):
                 for verb in (writer.begin, writer.go_on, writer.begin, writer.end, writer.go_on):
                     await verb()
                 await until(lambda: reader.last and follower.state.last)

@@ -23,7 +23,7 @@ from tests.log.conftest import NewAddress
 from tests.whole import IS_WHOLE, SLOW_STORES
 
 VICTIM = Path(__file__).with_name("victim.py")
-STEP = 1 if IS_WHOLE else 12
+STEP = 1 if IS_WHOLE else 40
 """The distance of the places where it is killed."""
 
 Kill = Callable[..., dict[str, Any]]
@@ -136,6 +136,6 @@ def test_it_is_killed_anywhere(kill: Kill) -> None:
 
 @pytest.mark.timeout(900 if IS_WHOLE else 120)
 def test_it_is_killed_again_and_again(kill: Kill) -> None:
-    for _ in range(40 if IS_WHOLE else 3):
+    for _ in range(40 if IS_WHOLE else 1):
         kills = [random.randrange(1, 120) for _ in range(2)]
         check(kill(*kills))

@@ -23,14 +23,14 @@ from tests.log.conftest import NewAddress
 from tests.whole import IS_WHOLE, SLOW_STORES
 
 PROGRAM = Path(__file__).with_name("many_runs.py")
-PROCESSES, PAUSE, AT_ONCE, KILLS = (4, 1.0, 1, 10) if IS_WHOLE else (3, 0.6, 4, 2)
+PROCESSES, PAUSE, AT_ONCE, KILLS = (4, 1.0, 1, 10) if IS_WHOLE else (2, 0.4, 4, 1)
 PAYMENT = 0.15 if IS_WHOLE else 0.05
 """Seconds.
 
 In the long test 200 runs of two payments in four processes last 15 seconds at least, which leaves time for ten kills on
 any machine.
 """
-RUNS = 200 if IS_WHOLE else 30
+RUNS = 200 if IS_WHOLE else 16
 LEASE = 3.0 if IS_WHOLE else 2.0
 """Seconds.
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.log.conftest import NewAddress
 from tests.log.version_at_work import Process
+from tests.whole import SLOW_STORES
 
 ROOT = Path(__file__).parents[2]
 BEFORE = "a8785d1c"
@@ -104,7 +105,7 @@ async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
     await new.log.close()
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_both_versions_work_on_a_log_that_the_newer_one_has_made(
     store: str, before: Path, new_address: NewAddress
 ) -> None:

@@ -26,6 +26,7 @@ from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say
 from tests.log.conftest import OpenLog, until
 from tests.log.test_conformance import START
+from tests.whole import IS_WHOLE
 
 ENDS: list[tuple[StoredStatus, Event]] = [
     ("finished", RunStop()),
@@ -164,7 +165,7 @@ async def check_readers(log: EventLog, logs: Sequence[EventLog], chance: random.
         assert (reader.faults, reader.failed) == ([], [])
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if IS_WHOLE else 1))
 async def test_every_record_comes_once_to_each_reader(open_store: OpenLog, seed: int) -> None:
     async with open_store() as log, open_store() as other:
         is_alone = isinstance(log, MemoryLog)
@@ -172,7 +173,7 @@ async def test_every_record_comes_once_to_each_reader(open_store: OpenLog, seed:
 
 
 async def test_every_record_comes_once_in_many_orders() -> None:
-    for seed in range(20):
+    for seed in range(20 if IS_WHOLE else 6):
         async with MemoryLog() as log:
             await check_readers(log, [log], random.Random(seed), 80)
 
