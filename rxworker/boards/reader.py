@@ -61,7 +61,7 @@ class Begun(Struct, frozen=True, order=True, gc=False):
     def of(info: RunInfo) -> Begun:
         """What a list shows of it."""
         last = 0 if info.status in OPEN else info.last_seq
-        return Begun(info.created - SLACK, info.run_id, info.row.fork_of, last, info.updated, info.last_seq)
+        return Begun(info.began - SLACK, info.run_id, info.row.fork_of, last, info.updated, info.last_seq)
 
 
 class Place(NamedTuple):
@@ -139,7 +139,7 @@ class Listed:
             if self._revision is None:
                 self._revision = max(info.revision for info in page)
             self.runs += [Begun.of(info) for info in page if self._wants(info)]
-            self.left_out = max([self.left_out, *[info.created for info in page if info.created < since]])
+            self.left_out = max([self.left_out, *[info.began for info in page if info.began < since]])
             if all(info.created < since for info in page):
                 break  # the newest are listed first
             await asyncio.sleep(0)  # a log in memory never waits
@@ -148,7 +148,7 @@ class Listed:
         self.known = {each.run: each for each in self.runs}
 
     def _wants(self, info: RunInfo) -> bool:
-        is_in_time = self._since is None or info.created >= self._since
+        is_in_time = self._since is None or info.began >= self._since
         return is_in_time and not info.row.outer and self._selection.may_have(info)
 
     async def _note(self, info: RunInfo) -> tuple[float, Begun | None] | None:

@@ -130,7 +130,7 @@ class Selection(Settings, frozen=True):
         row = info.row
         return (
             (self.since is None or info.updated >= self.since)
-            and (self.until is None or info.created - SLACK < self.until)
+            and (self.until is None or info.began - SLACK < self.until)
             and self.labels.items() <= row.labels.items()
             and self.worker in ("", row.worker)
             and (not self.status or row.status in OPEN or self.status in (row.status, END_WORDS.get(row.cause)))

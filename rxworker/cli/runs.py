@@ -216,7 +216,7 @@ def _status(info: RunInfo) -> str:
 
 
 def _line(info: RunInfo, status: str, resumed: str) -> str:
-    when = datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M:%S")
+    when = datetime.fromtimestamp(info.began).strftime("%Y-%m-%d %H:%M:%S")
     tokens = info.row.input_tokens + info.row.output_tokens
     title = one_line(info.error or info.row.title)
     if resumed:

@@ -72,7 +72,7 @@ def conversations_in(infos: Iterable[RunInfo]) -> list[StoredConversation]:
     for info in infos:
         if not info.row.outer:
             found.setdefault(conversation_id(info), []).append(info)
-    every = [StoredConversation(name, tuple(sorted(runs, key=attrgetter("created")))) for name, runs in found.items()]
+    every = [StoredConversation(name, tuple(sorted(runs, key=attrgetter("began")))) for name, runs in found.items()]
     return sorted(every, key=lambda each: each.last.ended, reverse=True)
 
 
@@ -94,7 +94,7 @@ async def stored_runs(log: EventLog, is_of: Callable[[RunInfo], bool], *, nested
         inner = {info.run_id: info for info in every if info.row.outer in found}
         is_more = not inner.keys() <= found.keys()
         found |= inner
-    return sorted(found.values(), key=attrgetter("created"))
+    return sorted(found.values(), key=attrgetter("began"))
 
 
 async def delete_runs(log: EventLog, runs: Sequence[RunInfo]) -> None:

@@ -129,7 +129,7 @@ class OpenRun:
     @property
     def started(self) -> float:
         """When it began, in seconds since the epoch."""
-        return self.info.created
+        return self.info.began
 
     @property
     def resumes(self) -> str | None:

@@ -126,11 +126,15 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it "
             "again"
         )
-    end = 0
-    if head.row.status in ENDED and isinstance(records[-1].event, Custom):  # annotations follow its end
-        end = next((each.seq for each in reversed(records) if not isinstance(each.event, Custom)), 0)
-    # A permission belongs to the run that it was given to, and a file may contain any. It is created now, not before.
-    row = replace(head.row, allowed=(), imported=after, held={}, end=end, ended=0.0)
+    end, ended = 0, 0.0
+    if head.row.status in ENDED:
+        last = next((each for each in reversed(records) if not isinstance(each.event, Custom)), records[-1])
+        # Annotations follow its end.
+        end, ended = last.seq if last is not records[-1] else 0, last.time
+    # A permission belongs to the run that it was given to, and a file may contain any.
+    row = replace(
+        head.row, allowed=(), imported=after, held={}, end=end, began=min(each.time for each in records), ended=ended
+    )
     await _store(log, head.run_id, row, entries)
     return head.run_id
 
@@ -226,6 +230,7 @@ async def fork_run(
         allowed=(),
         imported=0,
         end=0,
+        began=0.0,
         ended=0.0,
         held=_results_at(entries, later, info.row, run_id),
     )

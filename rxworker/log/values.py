@@ -97,6 +97,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last
             response. They are not exported, and are gone as soon as the hooks have seen them.
         end: The number of the record with which it ended, if annotations follow it; otherwise 0.
+        began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
     """
 
@@ -129,6 +130,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     imported: int = 0
     held: dict[int, ToolResult] = {}
     end: int = 0
+    began: float = 0.0
     ended: float = 0.0
 
 
@@ -179,7 +181,7 @@ class RunInfo(Struct, frozen=True):
         last_seq: The number of its last record.
         owner: The owner of the run; empty after a release.
         lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
-        created: When it began.
+        created: When it was first stored in this log.
         updated: When its last entry was stored.
         size: The bytes of its entries.
         revision: Grows with each change of a run of the log: new entries, a command, a claim, a release, a deletion.
@@ -205,6 +207,11 @@ class RunInfo(Struct, frozen=True):
     def status(self) -> StoredStatus:
         """The status of the run."""
         return self.row.status
+
+    @property
+    def began(self) -> float:
+        """When it began: a run that was imported before it was created here."""
+        return self.row.began or self.created
 
     @property
     def ended(self) -> float:

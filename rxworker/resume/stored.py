@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from weakref import ref
 
 import msgspec
@@ -272,7 +272,7 @@ class LoggedRun(Struct, frozen=True):
         process see what is stored.
         """
         journal, allowed = context.journal, context.allowed
-        journal.clock = _logged_time
+        journal.clock = partial(_logged_time, journal.clock)
         if self.run is not None:
             journal.load(self.run.records)
         row, held = replace(self.row, held={}, end=0, ended=0.0), self.row.held
@@ -290,7 +290,7 @@ class LoggedRun(Struct, frozen=True):
         writer.keeps_cursor = continues(context.worker, context.options)
 
 
-def _logged_time(now: Callable[[], float] = time.time) -> float:
+def _logged_time(now: Callable[[], float]) -> float:
     return round(now(), 3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -31,7 +32,7 @@ from rxworker.events import (
     TurnStart,
 )
 from rxworker.events.pause import NO_PAUSE
-from rxworker.log import EventLog, MemoryLog
+from rxworker.log import EventLog, MemoryLog, export_run, import_run
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Conversation, Message, ToolCall
 from rxworker.operators.kernel import Source
@@ -319,6 +320,26 @@ async def test_a_run_that_is_stored_later_than_it_began_is_in_the_time_in_which_
         info, began = await log.existing(run.id), (await anext(aiter(run))).time
         for delay, is_in in [(0.5, True), (100.0, False)]:
             assert Selection(until=began + 0.1).may_have(replace(info, created=began + delay)) is is_in
+
+
+async def test_an_imported_run_is_in_the_time_of_its_records() -> None:
+    async with MemoryLog() as log, MemoryLog() as other:
+        run = Worker(ScriptedModel(["Hello."]), log=log).run("?")
+        await run
+        await import_run(other, _an_hour_ago([line async for line in export_run(log, run.id)]))
+        info = await other.existing(run.id)
+        assert 3599 < info.created - info.ended <= info.created - info.began < 3700
+        board = Dashboard([panel("Runs", count(RunStop))])
+        for selection, runs in [
+            (Selection(until=info.created - 1800), 1),
+            (Selection(since=info.created - 1800), None),
+        ]:
+            assert (await fold_log(replace(board, selection=selection), other))[0].value == runs
+
+
+def _an_hour_ago(lines: list[bytes]) -> list[bytes]:
+    head, *entries = [json.loads(line) for line in lines]
+    return [json.dumps(each).encode() for each in (head, *[{**each, "time": each["time"] - 3600} for each in entries])]
 
 
 def values(states: Sequence[Any]) -> dict[str, Any]:

@@ -122,13 +122,13 @@ async def test_a_run_that_was_annotated_is_put_back_resumed_and_dismissed_as_bef
 
 
 async def test_a_copy_of_a_run_that_was_annotated_ends_by_its_own_records() -> None:
-    """A fork goes on, and an imported run is created after its end."""
     async with MemoryLog() as log:
         run = await ran(log, ScriptedModel(["Hello."]))
         await log.annotate(run)  # with nothing
         end = (await log.existing(run)).last_seq
         assert (await log.existing(run)).row.end == 0
         await log.annotate(run, Annotation("rating", 5))
+        ended = (await log.existing(run)).ended
         head, *lines = [line async for line in export_run(log, run)]
         for exported, last in (([head, *lines], end), ([head, *lines[:-1]], 0)):
             async with MemoryLog() as other:
@@ -136,7 +136,7 @@ async def test_a_copy_of_a_run_that_was_annotated_ends_by_its_own_records() -> N
                 assert (await other.existing(run)).row.end == last
                 await other.annotate(run, Annotation("rating", 4))
                 info = await other.existing(run)
-                assert (info.row.end, info.ended) == (end, info.created)
+                assert (info.row.end, info.ended) == (end, ended)
         for seq in (end, end + 1):
             fork = await log.existing(await fork_run(log, run, seq))
             assert (fork.status, fork.row.end, fork.ended) == ("running", 0, fork.updated)

@@ -34,6 +34,8 @@ async def test_a_run_goes_through_a_file(open_store: OpenLog, tmp_path: Path) ->
     async with open_store() as log:
         with path.open("rb") as file:
             run = await import_run(log, file)
+        info = await log.existing(run)
+        assert [info.began, info.ended] == [json.loads(lines[at])["time"] for at in (1, -1)]
         again = [line async for line in export_run(log, run)]
         assert [json.loads(line) for line in again[1:]] == [json.loads(line) for line in lines[1:]]
 

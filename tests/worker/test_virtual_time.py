@@ -34,6 +34,7 @@ from rxworker.events import (
     TurnStart,
 )
 from rxworker.hooks import HookContext, from_operator, from_stateful_operator
+from rxworker.log import MemoryLog
 from rxworker.testing import ScriptedModel, call, cut, play, say
 from rxworker.testing.marbles import parse
 from rxworker.tools import ToolContext
@@ -250,6 +251,21 @@ def test_a_historical_scheduler_has_dates() -> None:
 
     assert worker.run_sync("go").text == "ok"
     assert scheduler.clock == datetime(2001, 1, 1, 0, 0, 3, tzinfo=UTC)
+
+
+def test_a_log_has_the_virtual_time_of_its_runs() -> None:
+    async def main() -> list[float]:
+        async with MemoryLog() as log:
+            run = Worker(ScriptedModel([call("slow"), say("ok")]), tools=[slow], log=log).run("go")
+            await run
+            return [record.time for each in (run.records, log.records(run.id)) for record in await _all_of(each)]
+
+    times = play(main(), VirtualTimeScheduler(1e9))
+    assert (times[0], times[-1], {*times}) == (1e9, 1e9 + 3, {1e9, 1e9 + 3})
+
+
+async def _all_of(records: Observable[Record]) -> list[Record]:
+    return await records.pipe(ops.to_list())
 
 
 def test_what_never_comes_is_an_error_and_no_endless_wait() -> None:

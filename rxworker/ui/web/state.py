@@ -358,7 +358,7 @@ class ServerState:
             if not infos:
                 break
             stored += infos
-        for info in sorted(stored, key=lambda info: info.created):
+        for info in sorted(stored, key=lambda info: info.began):
             self.store.note(info)
 
     async def _follow(self, log: EventLog, changes: AsyncGenerator[list[RunInfo], None]) -> None:

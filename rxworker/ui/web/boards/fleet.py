@@ -140,7 +140,7 @@ class RunFilter(Struct, frozen=True):
         return (
             self.status in (None, row.status, row.status == "aborted" and END_WORDS.get(row.cause))
             and (self.since is None or not is_over(info) or info.ended >= self.since)
-            and (self.until is None or info.created < self.until)
+            and (self.until is None or info.began < self.until)
             and self.worker in (None, row.worker)
             and self.tenant in (None, row.labels.get(TENANT, ""))
             and self.owner in (None, info.owner)
