@@ -27,7 +27,17 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.clock import LATEST
-from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, View, WorkerGroup
+from rxworker.boards.panel import (
+    UNNAMED,
+    ConversationGroup,
+    Group,
+    LabelGroup,
+    ModelGroup,
+    Partial,
+    RunGroup,
+    View,
+    WorkerGroup,
+)
 from rxworker.boards.values import MAX_GROUPS, OTHERS
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
@@ -57,7 +67,7 @@ from rxworker.events import (
 )
 from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.framing import Decoder
-from rxworker.log.values import END_WORDS
+from rxworker.log.values import CONVERSATION, END_WORDS
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_number
 from rxworker.operators import (
@@ -221,6 +231,9 @@ def label_of(name: str, default: str | None = None) -> Group:
 worker_of: Group = WorkerGroup("worker", None)
 """The name of the worker of the run of a record, as a group; ``None`` where the worker has none."""
 _ANY_WORKER, _ANY_TENANT = WorkerGroup("worker", "none"), LabelGroup("tenant", "none")
+
+conversation_of: Group = ConversationGroup(CONVERSATION, None)
+"""The id of the conversation of the run of a record, as a group: as the ``conversation_id`` of hooks."""
 
 model_of: Group = ModelGroup()
 """The model of the request that a record belongs to, as a group; ``None`` for a record of no request."""
@@ -1436,6 +1449,7 @@ __all__ = [
     "annotated",
     "by_time",
     "cache_share",
+    "conversation_of",
     "cost",
     "cost_by_model",
     "costs",

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import AttemptStart, ConversationCompact, Fork, Record, RunResume, RunStart
+from rxworker.log.kept import conversation_of
 from rxworker.messages import Json
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
@@ -94,6 +95,20 @@ class WorkerGroup(LabelGroup):
 
     def _found(self, first: RunStart | RunResume | Fork) -> str | None:
         return first.worker or self._default
+
+
+class ConversationGroup(LabelGroup):
+    """The conversation of the run of a record, as a group. See `rxworker.panels.conversation_of`."""
+
+    def __call__(self, record: Record) -> str:
+        """The group of the next record: a run without the label began its conversation, or resumes one that did."""
+        return super().__call__(record) or conversation_of({}, record.run_id)
+
+    def _found(self, first: RunStart | RunResume | Fork) -> str | None:
+        label = super()._found(first)
+        if label or not isinstance(first, RunResume):
+            return label
+        return self._known.get(first.resumes) or conversation_of({}, first.resumes)
 
 
 class RunGroup:

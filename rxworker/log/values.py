@@ -36,8 +36,8 @@ USER = "user"
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 
-UNRECORDED = frozenset({CONVERSATION, "branch", "marks", "openai"})
-"""The labels by which the web server and the terminal app find a conversation, and what is noted about it.
+UNRECORDED = frozenset({"branch", "marks", "openai"})
+"""The labels in which the web server and the terminal app note something of a conversation.
 
 They change, and are not in records.
 """
@@ -46,7 +46,7 @@ They change, and are not in records.
 def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels of a run that its first record has.
 
-    >>> recorded_labels({"tenant": "acme", "conversation": "c-1"})
+    >>> recorded_labels({"tenant": "acme", "marks": "{}"})
     {'tenant': 'acme'}
     """
     return {name: text for name, text in labels.items() if name not in UNRECORDED}

@@ -17,10 +17,11 @@ from rxworker.events import Fork, Record, RunResume, RunStart, RunStop, ToolStar
 from rxworker.log import MemoryLog, fork_run
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import merge_runs
-from rxworker.panels import count, hour_of, label_of, tool_of, worker_of
+from rxworker.panels import conversation_of, count, hour_of, label_of, tool_of, worker_of
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 from rxworker.ui.web import WebRequest, WebServer
+from rxworker.ui.web.runs.entry import without_labels
 from rxworker.worker import submit
 
 BOARD = Dashboard(
@@ -74,7 +75,7 @@ async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
         assert (runs.value, calls.value) == ({"acme": 1}, {"acme": 1})
     session = Session(Worker(ScriptedModel(replies), tools=[look]), labels={"tenant": "acme"})
     result: Any = await session.run("Hello")
-    assert (await first_of(session.resume(result))).labels == {"tenant": "acme"}
+    assert (await first_of(session.resume(result))).labels["tenant"] == "acme"
 
 
 async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own() -> None:
@@ -92,7 +93,32 @@ async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own() -> None:
         await shown.pipe(ops.first())
         assert board.states[0].value == {"acme": 2, "globex": 1}
         records = await log.records(other).pipe(ops.to_list())
-        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [{"tenant": "globex"}]
+        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [labels]
+
+
+@pytest.mark.parametrize("labels", [{}, {"conversation": "c-1"}])
+@pytest.mark.parametrize("is_logged", [False, True])
+async def test_the_runs_of_a_session_are_of_one_conversation(labels: dict[str, str], *, is_logged: bool) -> None:
+    board = Dashboard([panel("Runs", count(RunStop), view="bar", group=conversation_of)])
+    async with MemoryLog() as log:
+        replies = [call("look", where="here"), "Done.", "Hi.", "Hi."]
+        worker = Worker(ScriptedModel(replies), tools=[look], log=log if is_logged else None)
+        session = Session(worker, labels=labels)
+        runs = [session.run("Hello")]
+        paused: Any = await runs[0]
+        runs += [session.resume(paused)]
+        await runs[1]
+        runs += [session.run("Hello"), Session(worker).run("Hello")]
+        records = await merge_runs(runs).pipe(ops.to_list())
+        for shown in (
+            records,
+            [without_labels(each) if isinstance(each.event, RunResume) else each for each in records],
+        ):
+            value: Any = board.at(shown)[0].value
+            assert [*value.values()] == [2, 1]
+            assert ("c-1" in value) is bool(labels)
+        if is_logged:
+            assert (await fold_log(board, log))[0].value == value
 
 
 async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:
@@ -128,8 +154,8 @@ async def test_records_have_the_user_of_a_server_and_nothing_that_the_server_not
         async with http.post(f"{server.url}api/runs", json={"input": "Hello"}) as response:
             run = (await response.json())["id"]
         first: Any = await log.records(run).pipe(ops.first())
-        assert first.event.labels == {"tenant": "acme", "user": "acme/ann"}
-        assert (await log.existing(run)).row.labels.keys() == {"tenant", "user", "conversation"}
+        assert first.event.labels.keys() == {"tenant", "user", "conversation"}
+        assert (await log.existing(run)).row.labels == first.event.labels
 
 
 def test_a_group_keeps_the_newest_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
