@@ -742,6 +742,11 @@ def tool_seconds(records: Observable[Record]) -> Observable[float]:
     return records.pipe(tool_stops, ops.map(lambda stop: stop.seconds), ops.filter(bool))
 
 
+def tool_spans(records: Observable[Record]) -> Observable[Span]:
+    """The calls of tools from their start to their end, those of nested runs included, for a ``lane``."""
+    return records.pipe(records_of(ToolStart, ToolStop), spans(_begun_call, _ended_call))
+
+
 def failures(records: Observable[Record]) -> Observable[int]:
     """How many tools have failed so far, those of nested runs included."""
     return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.scan(_one_more, 0))
@@ -1301,6 +1306,14 @@ def _is_call(record: Record) -> bool:
     return isinstance(record.event, ToolStart)
 
 
+def _begun_call(record: Record) -> str | None:
+    return f"{event.place} {event.call.id}" if isinstance(event := record.event, ToolStart) else None
+
+
+def _ended_call(record: Record) -> str | None:
+    return f"{event.place} {event.call_id}" if isinstance(event := record.event, ToolStop) else None
+
+
 def _has_failed_tool(stop: ToolStop) -> bool:
     return stop.is_error
 
@@ -1483,6 +1496,7 @@ __all__ = [
     "tokens_by_model",
     "tool_of",
     "tool_seconds",
+    "tool_spans",
     "tool_stops",
     "top",
     "total",

@@ -18,9 +18,11 @@ from rxworker.boards.clock import AS_DUE
 from rxworker.boards.dashboard import Fold
 from rxworker.boards.values import MAX_GROUPS
 from rxworker.errors import ConfigurationError
-from rxworker.events import Event, Record, TextDelta, ToolStop, Usage
-from rxworker.operators import Span, rate, spans
+from rxworker.events import Event, Record, TextDelta, ToolStart, ToolStop, Usage
+from rxworker.messages import ToolCall
+from rxworker.operators import Span, rate
 from rxworker.operators.kernel import Operator
+from rxworker.panels import tool_spans
 
 
 def record(time: float, event: Event | None = None, run: str = "a", seq: int = 1) -> Record:
@@ -346,14 +348,15 @@ def test_a_table_with_groups_has_a_row_for_each() -> None:
 
 
 def test_spans_are_in_the_lanes_of_their_groups() -> None:
-    def begins(record: Record) -> str | None:
-        return "x" if isinstance(record.event, TextDelta) else None
-
-    def ends(record: Record) -> str | None:
-        return "x" if isinstance(record.event, ToolStop) else None
-
-    shown = panel("Calls", spans(begins, ends), view="lane", group=run_of)
-    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [{"lane": "a", "from": 1.0, "to": 4.0, "run": "a"}]
+    """Two calls of a response may have one id."""
+    starts = [record(1.0 + place, ToolStart(ToolCall("1", "look", {}), place)) for place in (0, 1)]
+    stops = [record(4.0 + place, ToolStop(call_id="1", place=place)) for place in (0, 1)]
+    shown = panel("Calls", tool_spans, view="lane", group=run_of)
+    value: Any = at(shown, *starts, record(3.0), *stops).value
+    assert [(each["lane"], each["from"], each["to"], each["run"]) for each in value] == [
+        ("a", 1.0, 4.0, "a"),
+        ("a", 2.0, 5.0, "a"),
+    ]
 
 
 def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> None:
