@@ -16,18 +16,9 @@ from functools import partial
 from typing import Unpack
 
 from rxworker.boards import Dashboard, Webhook
+from rxworker.cli import resolve
 from rxworker.cli.demo_script import PRICES, QUESTION, SCRIPTED, WORKER, demo_worker
 from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_line
-from rxworker.cli.resolve import (
-    WorkerOptions,
-    by_name,
-    dashboard_of,
-    import_named,
-    misuse,
-    parameters_of,
-    read_variable,
-    settings_of,
-)
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
@@ -40,7 +31,7 @@ from rxworker.worker import QueuedWorker
 
 
 def serve(
-    options: WorkerOptions,
+    options: resolve.WorkerOptions,
     *,
     makers: Sequence[str] = (),
     host: str = "127.0.0.1",
@@ -66,12 +57,12 @@ def serve(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    settings = settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
+    settings = resolve.settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
     if queue and log is None:
         raise CommandError("--queue needs --log, through which other processes take the runs", MISUSED)
-    served = [import_named(given) for given in makers]
+    served = [resolve.import_named(given) for given in makers]
     for given, (_, make) in zip(makers, served, strict=True):
-        if any(one.annotation in (RunInfo, "RunInfo") for one in parameters_of(make)):
+        if any(one.annotation in (RunInfo, "RunInfo") for one in resolve.parameters_of(make)):
             # It would be given the request of a client in place of a stored run.
             raise CommandError(
                 f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, "
@@ -83,11 +74,11 @@ def serve(
         served.append((DEFAULT_NAME, make))
     if demo:
         served.append((WORKER, demo_worker))
-    workers = by_name(
+    workers = resolve.by_name(
         served, "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
     )
 
-    shown = None if dashboards is None else [dashboard_of(given) for given in dashboards]
+    shown = None if dashboards is None else [resolve.dashboard_of(given) for given in dashboards]
 
     def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
@@ -110,7 +101,7 @@ def serve(
 
 
 def _webhook(dashboards: Sequence[Dashboard], url: str | None, secret_env: str | None) -> Webhook | None:
-    secret = read_variable("--alert-secret-env", secret_env)
+    secret = resolve.read_variable("--alert-secret-env", secret_env)
     if url is None and secret is None:
         return None
     if url is None or secret is None:
@@ -119,7 +110,7 @@ def _webhook(dashboards: Sequence[Dashboard], url: str | None, secret_env: str |
         raise CommandError(
             "--on-alert needs a --dashboard with a panel that has alert=: the ready ones have none", MISUSED
         )
-    with misuse("--on-alert: "):
+    with resolve.misuse("--on-alert: "):
         return Webhook(url, secret=secret.split())
 
 

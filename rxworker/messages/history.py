@@ -21,19 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages.content import (
-    Audio,
-    Content,
-    Document,
-    Image,
-    Refusal,
-    ServerToolCall,
-    ServerToolResult,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import content
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import calls_of, pair
 from rxworker.messages.settings import check_plain
@@ -57,25 +45,25 @@ def estimate(message: Message) -> int:
     return MESSAGE_TOKENS + sum(map(_tokens, message.content))
 
 
-def _tokens(block: Content) -> int:
+def _tokens(block: content.Content) -> int:
     match block:
-        case Text() | Refusal():
+        case content.Text() | content.Refusal():
             return _of_text(block.text)
-        case Thinking():
+        case content.Thinking():
             return _of_text(block.text) or _of_text(block.signature or "") or _of_json(block.echo)
-        case ToolCall():
+        case content.ToolCall():
             return MESSAGE_TOKENS + _of_text(block.name) + _of_json(block.input)
-        case ToolResult(content=str(text)):
+        case content.ToolResult(content=str(text)):
             return MESSAGE_TOKENS + _of_text(text)
-        case ToolResult(content=parts):
+        case content.ToolResult(content=parts):
             return MESSAGE_TOKENS + sum(_tokens(part) for part in parts if not isinstance(part, str))
-        case Image():
+        case content.Image():
             return IMAGE_TOKENS
-        case Document():
+        case content.Document():
             return _of_document(block)
-        case Audio():
+        case content.Audio():
             return -(-len(block.data or "") * 3 // 4 // BYTES_PER_AUDIO_TOKEN)
-        case ServerToolCall():
+        case content.ServerToolCall():
             return _of_json(block.echo) or _of_json(block.input)
         case _:
             return _of_json(getattr(block, "echo", None))
@@ -96,7 +84,7 @@ def _of_json(value: object) -> int:
         return _of_text(repr(value))
 
 
-def _of_document(block: Document) -> int:
+def _of_document(block: content.Document) -> int:
     if not block.data or not block.media_type.startswith("text/"):
         return DOCUMENT_TOKENS
     return -(-len(block.data) * 3 // 4 // BYTES_PER_TOKEN)  # base64 has four letters for three bytes
@@ -168,9 +156,9 @@ def _last_results(messages: Sequence[Message]) -> dict[int, int]:
     begun: dict[str, int] = {}  # the provider's own calls; their results may be in a later answer
     for place, message in enumerate(messages):
         for block in message.content:
-            if isinstance(block, ServerToolCall):
+            if isinstance(block, content.ServerToolCall):
                 begun[block.id] = place
-            elif isinstance(block, ServerToolResult):
+            elif isinstance(block, content.ServerToolResult):
                 first = begun.get(block.tool_use_id, place)
                 last[first] = max(last.get(first, 0), place)
     return last

@@ -16,18 +16,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from rxworker.events import (
-    AttemptStart,
-    BlockType,
-    Custom,
-    InputValueDelta,
-    Opaque,
-    Record,
-    SignatureDelta,
-    Status,
-    ToolStop,
-    Usage,
-)
+from rxworker import events
+from rxworker.events import Record
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, Json, JsonObject, ToolCall, ToolResult
 from rxworker.state import RunState, step_run
@@ -118,7 +108,7 @@ class CallView(BlockView):
     """
 
     call: ToolCall | None = None
-    values: list[InputValueDelta] = field(default_factory=list[InputValueDelta])
+    values: list[events.InputValueDelta] = field(default_factory=list[events.InputValueDelta])
     written: float | None = None
     started: float | None = None
     progress: Json = None
@@ -156,7 +146,7 @@ class AttemptView(ViewItem):
     number: int = 0
     provider: str = ""
     model: str = ""
-    usage: Usage | None = None
+    usage: events.Usage | None = None
 
 
 class ViewStep(Struct, frozen=True):
@@ -222,7 +212,8 @@ class RunView:
         """Take the next record. One that was seen already changes nothing."""
         if record.seq > self._tracker.seq:
             self.began = record.time if self.began is None else self.began
-            if not (self._tracker.is_over and isinstance(record.event, Custom)):  # an annotation makes no run longer
+            # An annotation makes no run longer.
+            if not (self._tracker.is_over and isinstance(record.event, events.Custom)):
                 self.now = max(self.now, record.time)
             self.state = step_run(self.state, record)
         return self._apply(self._tracker.feed(record))
@@ -304,7 +295,7 @@ class RunView:
         item = self._find(change.block.scope, change.block.id)
         if item is None:
             return
-        if isinstance(change.event, SignatureDelta):
+        if isinstance(change.event, events.SignatureDelta):
             item.signature = change.event.signature
         else:
             item.citations.append(change.event.citation)
@@ -324,7 +315,7 @@ class RunView:
         if change.aborted is not None:
             item.reason = change.aborted
             item.end(self.now, "stopped")
-        elif block.block_type is not BlockType.TOOL_USE:
+        elif block.block_type is not events.BlockType.TOOL_USE:
             item.end(self.now)
         elif block.choice:
             item.end(self.now, "refused")  # only calls of the first choice run
@@ -386,17 +377,17 @@ class RunView:
         record, scope = change.record, change.scope
         event = record.event
         match event:
-            case AttemptStart():
+            case events.AttemptStart():
                 if not record.path:
                     self._forget()
                 self._begin_attempt(scope, record, event.provider, event.model)
-            case Usage():
+            case events.Usage():
                 self._attempt(scope, record).usage = event
-            case Status():
+            case events.Status():
                 self._attempt(scope, record)
-            case ToolStop():
+            case events.ToolStop():
                 self._stop_call(scope, event)
-            case Opaque():
+            case events.Opaque():
                 self._count(scope, record, event.kind)
             case _:
                 self._add_note(scope, record)
@@ -413,7 +404,7 @@ class RunView:
             return self._begin_attempt(scope, record)
         return last
 
-    def _stop_call(self, scope: changes.Scope, event: ToolStop) -> None:
+    def _stop_call(self, scope: changes.Scope, event: events.ToolStop) -> None:
         """A tool has returned; its result comes later, when hooks have seen it, or the call may run again."""
         item = self._calls.get((scope.id, event.call_id))
         if item is None:
@@ -460,7 +451,7 @@ class RunView:
         item = self._find(scope, shown_id)
         if isinstance(item, CallView):
             return item
-        block = changes.ShownBlock(scope, shown_id, "", BlockType.TOOL_USE, tool, call_id=call_id)
+        block = changes.ShownBlock(scope, shown_id, "", events.BlockType.TOOL_USE, tool, call_id=call_id)
         before = self._resumes
         earlier = None if before is None else before._calls.pop((scope.id, call_id), None)
         if earlier is None:

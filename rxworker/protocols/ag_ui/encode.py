@@ -18,20 +18,9 @@ from rxworker.decisions import distinct
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
 from rxworker.messages.pairs import with_calls
+from rxworker.protocols import common
 from rxworker.protocols.ag_ui import wire
 from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
-from rxworker.protocols.common import (
-    Batches,
-    CallIds,
-    RecordEncoder,
-    arguments_of,
-    data_line,
-    function_call,
-    interrupt_id,
-    pump,
-    scope_of,
-    type_name,
-)
 from rxworker.state import RunState
 from rxworker.views import changes
 
@@ -111,7 +100,7 @@ def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, .
     >>> [(message.role, message.content) for message in messages_of(conversation, "run-1")]
     [('user', 'hi'), ('assistant', 'hello')]
     """
-    ids = CallIds()
+    ids = common.CallIds()
     made: list[WireMessage] = []
     if conversation.system is not None:
         made.append(WireMessage(f"{prefix}.system", "system", conversation.system))
@@ -120,7 +109,7 @@ def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, .
     return tuple(made)
 
 
-def _messages(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
+def _messages(message: Message, name: str, ids: common.CallIds) -> Iterator[WireMessage]:
     if message.role == "assistant":
         yield from _assistant(message, name, ids)
         return
@@ -137,12 +126,12 @@ def _messages(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage
         yield WireMessage(name, message.role, parts)
 
 
-def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
+def _assistant(message: Message, name: str, ids: common.CallIds) -> Iterator[WireMessage]:
     for place, block in enumerate(message.content):
         if isinstance(block, Thinking):
             yield WireMessage(f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature)
     texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
-    calls = tuple(function_call(ids.of_call(call.id), call) for call in message.tool_calls)
+    calls = tuple(common.function_call(ids.of_call(call.id), call) for call in message.tool_calls)
     if texts or calls:
         yield WireMessage(name, "assistant", "".join(texts) or None, tool_calls=calls)
 
@@ -183,7 +172,7 @@ def result_content(result: ToolResult) -> str | list[JsonObject]:
     return [made for part in result.content if (made := _part(part)) is not None]
 
 
-class AgUiEncoder(RecordEncoder[AgUiEvent]):
+class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
     """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
     A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing
@@ -249,7 +238,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         return super().catch_up(state, run_id)
 
     def _encode(self, change: changes.Change) -> Iterable[AgUiEvent]:
-        made, scope = HANDLERS[type(change)](self, change), scope_of(change)
+        made, scope = HANDLERS[type(change)](self, change), common.scope_of(change)
         return (replace(e, subagent_run_id=scope.id) for e in made) if scope.id else made
 
     # The run
@@ -284,7 +273,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             if pending.needs_decision
         )
         if not interrupts:
-            name = interrupt_id(change.run_id, "")
+            name = common.interrupt_id(change.run_id, "")
             why = change.reason or f"{change.hook} has paused the run"
             at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, ours({"hook": change.hook}))
             interrupts = (at_end,)
@@ -375,7 +364,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         """The events of a call that was held. A client that has the call already is not sent it again."""
         if change.id in self._held:
             yield wire.ToolCallStart(change.id, change.call.name, self._held.pop(change.id))
-            yield wire.ToolCallArgs(change.id, arguments_of(change.call.input))
+            yield wire.ToolCallArgs(change.id, common.arguments_of(change.call.input))
             yield wire.ToolCallEnd(change.id)
 
     def _end_call(self, change: changes.CallResult) -> Iterator[AgUiEvent]:
@@ -442,7 +431,7 @@ def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
         case events.Custom(name=name, data=data):
             yield Custom(name, data)
         case event:
-            yield Custom(f"rxworker.{type_name(event)}", event)
+            yield Custom(f"rxworker.{common.type_name(event)}", event)
 
 
 HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] = {
@@ -501,10 +490,10 @@ def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: st
             properties["editedArgs"] = question.schema
         answer: JsonObject = {**ANSWER_SCHEMA, "properties": properties}
         about = ours({"hook": change.hook, "name": call.name, "question": msgspec.to_builtins(question)})
-        at = interrupt_id(change.run_id, name)
+        at = common.interrupt_id(change.run_id, name)
         return Interrupt(at, "input_required", str(question), pending.id, answer, about)
     return Interrupt(
-        interrupt_id(change.run_id, name),
+        common.interrupt_id(change.run_id, name),
         "tool_call",
         change.reason or f"May {call.name} be called?",
         pending.id,
@@ -514,7 +503,7 @@ def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: st
 
 
 async def ag_ui_stream(
-    batches: Batches, encoder: AgUiEncoder, *, state: RunState | None = None, run_id: str = ""
+    batches: common.Batches, encoder: AgUiEncoder, *, state: RunState | None = None, run_id: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
 
@@ -527,7 +516,7 @@ async def ag_ui_stream(
         run_id: The run's id, with ``state``.
     """
     if state is not None:
-        yield b"".join(map(data_line, encoder.catch_up(state, run_id)))
-    async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
+        yield b"".join(map(common.data_line, encoder.catch_up(state, run_id)))
+    async with aclosing(common.pump(batches, encoder.feed, encoder.close)) as pieces:
         async for piece in pieces:
-            yield b"".join(map(data_line, piece))
+            yield b"".join(map(common.data_line, piece))

@@ -9,16 +9,7 @@ from rxworker.decisions import PAYLOAD, Deny, Dismiss, check_members, read_paylo
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
-from rxworker.protocols.common import (
-    InterruptReply,
-    MessageCollector,
-    RunRequest,
-    decode_request,
-    media,
-    split_interrupt,
-    tool_meta,
-    tool_result,
-)
+from rxworker.protocols import common
 from rxworker.state.shared_state import checked_json
 
 
@@ -29,7 +20,7 @@ class AgUiContext(Struct, frozen=True):
     value: str = ""
 
 
-class AgUiInput(RunRequest, frozen=True, kw_only=True):
+class AgUiInput(common.RunRequest, frozen=True, kw_only=True):
     """The input of a client: a request, of which ``conversation_id`` is the thread.
 
     Its conversation is without reasoning, which a client cannot vouch for.
@@ -127,8 +118,8 @@ def read_run_input(data: bytes) -> AgUiInput:
     >>> given.messages[0].text
     'hi'
     """
-    read = decode_request(data, _Input, "RunAgentInput of AG-UI")
-    collector = MessageCollector()
+    read = common.decode_request(data, _Input, "RunAgentInput of AG-UI")
+    collector = common.MessageCollector()
     names: dict[str, str] = {}
     for message in read.messages:
         _collect(message, collector, names)
@@ -139,7 +130,7 @@ def read_run_input(data: bytes) -> AgUiInput:
         conversation,
         _replies(read.resume, data),
         results,
-        tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
+        tuple([common.tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
         checked_json(read.state) or None,
         run_id=read.run_id,
         context=read.context or (),
@@ -149,7 +140,7 @@ def read_run_input(data: bytes) -> AgUiInput:
     )
 
 
-def _replies(resume: object, data: bytes) -> tuple[InterruptReply, ...]:
+def _replies(resume: object, data: bytes) -> tuple[common.InterruptReply, ...]:
     if resume is None:
         return ()
     check_members(data, "the input")
@@ -157,7 +148,7 @@ def _replies(resume: object, data: bytes) -> tuple[InterruptReply, ...]:
     return tuple([reply_of(one.interrupt_id, one.status, one.payload) for one in read.resume])
 
 
-def _collect(message: _Message, collector: MessageCollector, names: dict[str, str]) -> None:
+def _collect(message: _Message, collector: common.MessageCollector, names: dict[str, str]) -> None:
     match message.role:
         case "user":
             collector.add("user", _content(message.content))
@@ -173,7 +164,7 @@ def _collect(message: _Message, collector: MessageCollector, names: dict[str, st
         case "tool":
             if message.tool_call_id is None:
                 raise LocalProtocolError("a message of a tool has no toolCallId: name the call that it answers")
-            result = tool_result(
+            result = common.tool_result(
                 message.tool_call_id,
                 _content(message.content),
                 is_error=message.error is not None,
@@ -203,7 +194,7 @@ def _block(part: _Part) -> Content:
     if part.type == "text":
         return Text(part.text)
     if part.type == "binary":  # clients before 1.0
-        return media(part.mime_type or "", data=part.data or "", url=part.url or "", title=part.filename)
+        return common.media(part.mime_type or "", data=part.data or "", url=part.url or "", title=part.filename)
     source = part.source
     if source is None:
         raise LocalProtocolError(f"a part of type {part.type!r} has no source, and is not text")
@@ -213,14 +204,14 @@ def _block(part: _Part) -> Content:
         )
     media_type = source.mime_type or _MEDIA_TYPES.get(part.type, "")
     if source.type == "data":
-        return media(media_type, data=source.value)
-    return media(media_type, url=source.value)
+        return common.media(media_type, data=source.value)
+    return common.media(media_type, url=source.value)
 
 
 _MEDIA_TYPES = {"image": "image/png", "document": "application/pdf", "audio": "audio/mpeg", "video": "video/mp4"}
 
 
-def reply_of(name: str, status: str, payload: object) -> InterruptReply:
+def reply_of(name: str, status: str, payload: object) -> common.InterruptReply:
     """The reply to one interrupt.
 
     Args:
@@ -235,14 +226,14 @@ def reply_of(name: str, status: str, payload: object) -> InterruptReply:
     >>> reply_of("run-1:call_1", "resolved", {"approved": False, "reason": "too dear"}).decision
     Deny(reason='too dear')
     """
-    run, call_id = split_interrupt(name)
+    run, call_id = common.split_interrupt(name)
     if status not in ("resolved", "cancelled"):
         raise DecisionError(f"status is {status!r:.40}: it must be 'resolved' or 'cancelled'")
     if not call_id:
         read = Dismiss() if status == "cancelled" else read_payload_at_end(payload)
         if isinstance(read, Dismiss):
-            return InterruptReply(run, dismiss=read)
-        return InterruptReply(run, message=Message.user(read) if read else None)
+            return common.InterruptReply(run, dismiss=read)
+        return common.InterruptReply(run, message=Message.user(read) if read else None)
     if status == "cancelled":
-        return InterruptReply(run, call_id, Deny("The user did not want to decide."))
-    return InterruptReply(run, call_id, read_payload(payload))
+        return common.InterruptReply(run, call_id, Deny("The user did not want to decide."))
+    return common.InterruptReply(run, call_id, read_payload(payload))

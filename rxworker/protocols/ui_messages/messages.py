@@ -30,17 +30,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.lenient_json import encode_lenient, word
 from rxworker.messages.pairs import with_calls
-from rxworker.protocols.common import (
-    CallIds,
-    InterruptReply,
-    MessageCollector,
-    RunRequest,
-    decode_request,
-    interrupt_id,
-    media,
-    split_interrupt,
-    tool_meta,
-)
+from rxworker.protocols import common
 from rxworker.protocols.ui_messages.parts import file_part, output_of, source_part
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
@@ -86,7 +76,7 @@ class _Request(Struct, frozen=True, rename="camel"):
     state: Json = None
 
 
-def read_chat_request(data: bytes) -> RunRequest:
+def read_chat_request(data: bytes) -> common.RunRequest:
     """Read a request. Its conversation is without reasoning, which a client cannot vouch for.
 
     Raises:
@@ -97,10 +87,10 @@ def read_chat_request(data: bytes) -> RunRequest:
     >>> given.messages[0].text
     'hi'
     """
-    read = decode_request(data, _Request, "request of useChat")
+    read = common.decode_request(data, _Request, "request of useChat")
     if read.trigger not in ("submit-message", "regenerate-message"):
         raise LocalProtocolError(f"the trigger is {read.trigger!r}: it must be submit-message or regenerate-message")
-    collector = MessageCollector()
+    collector = common.MessageCollector()
     for message in read.messages:
         _collect(message, collector)
     conversation, latest, results = collector.finish()
@@ -110,20 +100,20 @@ def read_chat_request(data: bytes) -> RunRequest:
     if replies:
         check_members(data, "the request")
     continues = last is not None and is_answer and (replies or results)
-    return RunRequest(
+    return common.RunRequest(
         read.id,
         latest,
         conversation,
         replies,
         results,
-        tuple([tool_meta(n, t.description, t.parameters) for n, t in (read.tools or {}).items()]),
+        tuple([common.tool_meta(n, t.description, t.parameters) for n, t in (read.tools or {}).items()]),
         checked_json(read.state) or None,
         replaces=read.trigger == "regenerate-message" or read.message_id is not None,
         message_id=last.id if last is not None and continues else None,
     )
 
 
-def _collect(message: _Message, collector: MessageCollector) -> None:
+def _collect(message: _Message, collector: common.MessageCollector) -> None:
     if message.role not in ("user", "assistant", "system"):
         raise LocalProtocolError(f"a message has the role {message.role!r}: it must be user, assistant or system")
     content: list[Content] = []
@@ -143,7 +133,7 @@ def _collect(message: _Message, collector: MessageCollector) -> None:
     _add(collector, message.role, content, results)
 
 
-def _add(collector: MessageCollector, role: str, content: list[Content], results: list[ToolResult]) -> None:
+def _add(collector: common.MessageCollector, role: str, content: list[Content], results: list[ToolResult]) -> None:
     if content:
         collector.add(role, content)
     for result in results:
@@ -154,7 +144,7 @@ def _block(part: _Part) -> Content | None:
     if part.type == "text":
         return Text(part.text) if part.text else None
     if part.type == "file":
-        return media(part.media_type, url=part.url, title=part.filename)
+        return common.media(part.media_type, url=part.url, title=part.filename)
     return None  # reasoning, sources, data, and what is not known
 
 
@@ -188,7 +178,7 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
             return None
 
 
-def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
+def _replies(parts: tuple[_Part, ...]) -> Iterator[common.InterruptReply]:
     """The replies about the calls of the last answer."""
     for part in parts:
         approval = _approval(part)
@@ -197,10 +187,10 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
         name = approval.get("id")
         if part.state == "approval-responded":
             decision = read_approval(approval)  # the first to name what is missing
-            yield InterruptReply(*split_interrupt(str(name)), decision)
+            yield common.InterruptReply(*common.split_interrupt(str(name)), decision)
         elif part.state == "output-available" and name and approval.get("approved") is None:
             # The client has given the result itself.
-            yield InterruptReply(*split_interrupt(str(name)), Answer(_text(part.output)))
+            yield common.InterruptReply(*common.split_interrupt(str(name)), Answer(_text(part.output)))
 
 
 def _approval(part: _Part) -> JsonObject:
@@ -284,7 +274,7 @@ class _History:
     def __init__(self, prefix: str) -> None:
         self.messages: list[UiMessage] = []
         self._prefix = prefix
-        self._ids = CallIds()
+        self._ids = common.CallIds()
         self._calls: dict[str, JsonObject] = {}
         self._made: list[tuple[ToolCall, JsonObject]] = []  # by the last response
 
@@ -315,7 +305,7 @@ class _History:
         for index, (part, name) in enumerate(zip(waiting, pending.ids, strict=True)):
             if part is None:
                 continue
-            approval: JsonObject = {"id": interrupt_id(run_id, name)}
+            approval: JsonObject = {"id": common.interrupt_id(run_id, name)}
             part["approval"] = approval
             if index in pending.required:
                 part["state"] = "approval-requested"
