@@ -14,7 +14,6 @@ decision for each call.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from rxworker.errors import DecisionError
+from rxworker.errors import DecisionError, nearest
 from rxworker.events.form import check_form, form_problem
 from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, PauseState, Question, Reply
 from rxworker.hooks.points import Answer
@@ -190,7 +189,7 @@ class PendingCalls(Struct, frozen=True):
         indices = [index for index, call in enumerate(self.calls) if call.id == call_id]
         if not indices:
             known = ", ".join(map(self.describe, range(len(self.calls)))) or "none"
-            near = _near(call_id, [call.id for call in self.calls])
+            near = nearest(call_id, [call.id for call in self.calls])
             raise DecisionError(f"no pending call has the id {call_id!r}{near or ';'} pending are: {known}")
         if len(indices) > 1:
             raise DecisionError(
@@ -413,7 +412,7 @@ def read_resume(data: bytes | str) -> Decisions:
     given = cast("dict[str, object]", body)
     for name in given:
         if name not in ("decisions", "continue"):
-            near = _near(name, ("decisions", "continue"))
+            near = nearest(name, ("decisions", "continue"))
             raise DecisionError(f"{name}: there is no such member{near or ';'} {BODY}")
     if len(given) != 1:
         problem = "are both given" if given else "are both missing"
@@ -464,7 +463,7 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
     kind = given["type"]
     struct = _KINDS.get(kind) if isinstance(kind, str) else None
     if struct is None:
-        near = _near(kind, _KINDS) if isinstance(kind, str) else ""
+        near = nearest(kind, _KINDS) if isinstance(kind, str) else ""
         raise DecisionError(f"{where}.type is {kind!r:.40}{near or '.'} {kinds}")
     read = read_struct(given, struct, where)
     match read:
@@ -646,7 +645,7 @@ def read_choice(option: str, offered: Sequence[K]) -> K:
         if known == option:
             return known
     problem = f"is {option!r:.80}" if option else "is missing"
-    there = f"{_near(option, offered) or ';'} there are: {', '.join(offered)}"
+    there = f"{nearest(option, offered) or ';'} there are: {', '.join(offered)}"
     raise DecisionError(f"optionId {problem}{there}")
 
 
@@ -774,7 +773,7 @@ def _explained(problem: str, kind: type[Struct], where: str) -> str:
     if (match := _UNKNOWN.fullmatch(problem)) is not None:
         name, path = match[1], match[2] or ""
         known = [] if path else _members_of(kind)
-        there = f"{_near(name, known) or '.'} There are: {', '.join(known)}" if known else ""
+        there = f"{nearest(name, known) or '.'} There are: {', '.join(known)}" if known else ""
         return f"{where}{path}.{name}: there is no such member{there}"
     if (match := _MISSING.fullmatch(problem)) is not None:
         return f"{where}{match[2] or ''}.{match[1]} is missing"
@@ -786,13 +785,6 @@ def _explained(problem: str, kind: type[Struct], where: str) -> str:
 def _members_of(kind: type[Struct]) -> list[str]:
     tag = ["type"] if kind in _KINDS.values() else []
     return [*tag, *(field.encode_name for field in msgspec.structs.fields(kind))]
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    """A question for the name that was probably meant; empty if no known name is near."""
-    lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lower, 1)
-    return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
 
 _JSON_KINDS: dict[type, str] = {

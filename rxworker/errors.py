@@ -452,13 +452,14 @@ def describe(error: BaseException) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the known name that is most like it, or nothing.
 
-    >>> nearest("inputs", ["input", "call"]), nearest("x", ["input"])
+    >>> nearest("Inputs", ["input", "call"]), nearest("x", ["input"])
     ("; did you mean 'input'?", '')
     """
     import difflib  # after a mistake only
 
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, 1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
 
 def reason_of(error: BaseException) -> str:

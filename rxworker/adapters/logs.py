@@ -66,8 +66,4 @@ def escape_controls(line: str) -> str:
     >>> escape_controls('"a\u202eb"')
     '"a\\u202eb"'
     """
-    return _LATE_CONTROLS.sub(_escape, line)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    return _LATE_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

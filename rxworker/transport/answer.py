@@ -34,7 +34,7 @@ from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, resumable
 from rxworker.providers.batch_decoder import Part
 from rxworker.transport.base import PRESSURE
-from rxworker.transport.clock import LoopClock, Ticker
+from rxworker.transport.clock import LoopClock, Ticker, running_loop
 from rxworker.transport.receive import Receiver
 
 logger = logging.getLogger("rxworker.transport")
@@ -203,7 +203,7 @@ class Answer(Receiver, abc.DisposableBase):
             upstream.dispose()
         else:
             self._upstream = upstream
-            if self._background is not None and (loop := _loop_if_any()) is not None:
+            if self._background is not None and (loop := running_loop()) is not None:
                 loop.call_soon(self._set_on_its_way)  # after the task that sends it has begun
 
     def on_error(self, error: Exception) -> None:
@@ -399,13 +399,6 @@ async def settle_cancellations(seconds: float) -> None:
                 await asyncio.wait(waiting)
 
 
-def _loop_if_any() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 def _settle(cancelled: abc.DisposableBase) -> None:
     done = _cancelling.pop(cancelled, None)
     if done is not None and not done.done():
@@ -452,16 +445,14 @@ class Background:
             return False
         subscription: abc.DisposableBase | None = None
         is_done = False
-        loop = _loop_if_any()
+        loop = running_loop()
         done = None if loop is None else loop.create_future()
 
         def end(error: Exception | None = None) -> None:
             nonlocal is_done
             is_done = True
             if subscription is not None:
-                _cancelling.pop(subscription, None)
-            if done is not None and not done.done():
-                done.set_result(None)
+                _settle(subscription)
             if error is not None:
                 logger.warning("a response in the background could not be cancelled: %s", error)
 

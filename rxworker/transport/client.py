@@ -45,7 +45,7 @@ from rxworker.providers.takes import LEFT_OUT
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
-from rxworker.transport.clock import LoopClock, loop_clock
+from rxworker.transport.clock import LoopClock, loop_clock, running_loop
 
 logger = logging.getLogger("rxworker.transport")
 
@@ -209,7 +209,8 @@ class Client:
                 answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
-            clock = scheduler if isinstance(scheduler, LoopClock) else _clock_if_any()
+            usual = None if running_loop() is None else loop_clock()
+            clock = scheduler if isinstance(scheduler, LoopClock) else usual
             make = self.provider.decoder
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
@@ -371,11 +372,3 @@ def as_request(request: Request | Conversation | str) -> Request:
             return Request(request)
         case str():
             return Request(Conversation((Message.user(request),)))
-
-
-def _clock_if_any() -> LoopClock | None:
-    """The running loop's clock; none where no loop runs, as with recordings, which never wait."""
-    try:
-        return loop_clock()
-    except RuntimeError:
-        return None

@@ -194,27 +194,34 @@ class Exchange(abc.DisposableBase):
         try:
             if not _is_stream(response, self._request.accept):
                 raise await _answer(response, shown(self._request.url))
-            pressure = PRESSURE.get()
             content = response.content
             # At the end nothing is awaited: most answers of a tool loop come with their end.
             while not (self._is_over or content.at_eof()) and (chunk := last_part(content) or await content.readany()):
                 if len(chunk) > AHEAD:  # the rest may have been held back
                     chunk = with_rest(chunk, content)
-                self._is_telling = True
-                try:
-                    self._observer.on_next(chunk)
-                except Exception as error:
-                    return error
-                finally:
-                    self._is_telling = False
-                # What is not read stays with the server: aiohttp and TCP stop taking it.
-                while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
-                    await held
+                raised = await self._push(chunk)
+                if raised is not None:
+                    return raised
             return None
         finally:
             # An answer that was read to its end has given its connection back, for the next request.
             if response.connection is not None:
                 response.close()
+
+    async def _push(self, chunk: bytes) -> Exception | None:
+        """Push bytes, and wait until more may be read; gives what the observer raises."""
+        self._is_telling = True
+        try:
+            self._observer.on_next(chunk)
+        except Exception as error:
+            return error
+        finally:
+            self._is_telling = False
+        pressure = PRESSURE.get()
+        # What is not read stays with the server: aiohttp and TCP stop taking it.
+        while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
+            await held
+        return None
 
     def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if raised is not None:

@@ -28,7 +28,6 @@ from rxworker.messages.settings import check_number
 from rxworker.providers.base import HttpRequest
 from rxworker.providers.openai_responses.chain import Creation, Held, Output, ServerEvent, read_event
 from rxworker.providers.openai_responses.decode import LAST
-from rxworker.transport.base import PRESSURE
 from rxworker.transport.http import Exchange, on_subscribe, shown
 from rxworker.transport.session import proxy_for, shared_session, unchanged
 
@@ -326,20 +325,6 @@ class _SocketExchange(Exchange):
             else:
                 socket.held, socket.is_taken = now, False
                 self._sockets.keep(socket)
-
-    async def _push(self, chunk: bytes) -> Exception | None:
-        """Push bytes, and wait until more may be read; gives what the observer raises."""
-        self._is_telling = True
-        try:
-            self._observer.on_next(chunk)
-        except Exception as error:
-            return error
-        finally:
-            self._is_telling = False
-        pressure = PRESSURE.get()
-        while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
-            await held
-        return None
 
     def _check_refused(self, event: ServerEvent, *, is_begun: bool) -> None:
         """Raise what an error in place of a response is over HTTP, and what ends the socket alone."""

@@ -63,7 +63,9 @@ class Field(Struct, frozen=True):
             return ""
         if isinstance(self.value, str) and not _is_hidden(self.value):
             return self.value
-        return _HIDDEN.sub(_escape, json.dumps(self.value, indent=2, ensure_ascii=False))
+        return _HIDDEN.sub(
+            lambda found: f"\\u{ord(found[0]):04x}", json.dumps(self.value, indent=2, ensure_ascii=False)
+        )
 
     @property
     def about(self) -> str:
@@ -229,10 +231,6 @@ def _is_kind(value: Json, kind: str) -> bool:
 
 def _is_hidden(text: str) -> bool:
     return _HIDDEN.search(text) is not None or clean(text) != text
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 def _refuse(name: str) -> None:
