@@ -41,46 +41,13 @@ CONTENT = ("content", "parts")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 CONFIGS = ("generationConfig", "generation_config", "inferenceConfig", "options", "toolConfig")
 SYSTEM_ROLES = ("system", "developer")
-HARMLESS = frozenset(
-    [
-        "background",
-        "cache_control",
-        "candidateCount",
-        "container",
-        "diagnostics",
-        "frequency_penalty",
-        "include",
-        "keep_alive",
-        "logprobs",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "maxOutputTokens",
-        "maxTokens",
-        "metadata",
-        "n",
-        "num_predict",
-        "presence_penalty",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "seed",
-        "service_tier",
-        "stop",
-        "stop_sequences",
-        "stopSequences",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "top_k",
-        "top_logprobs",
-        "top_p",
-        "topK",
-        "topP",
-        "user",
-    ]
+_HARMLESS = (
+    "background cache_control candidateCount container diagnostics frequency_penalty include keep_alive logprobs "
+    "max_completion_tokens max_output_tokens max_tokens maxOutputTokens maxTokens metadata n num_predict "
+    "presence_penalty prompt_cache_options prompt_cache_retention safety_identifier seed service_tier stop "
+    "stop_sequences stopSequences store stream stream_options temperature top_k top_logprobs top_p topK topP user"
 )
+HARMLESS = frozenset(_HARMLESS.split())
 """Members of a body that may change and leave the prompt as it was."""
 NUMBER = re.compile(r"\d+")
 TIME = re.compile(

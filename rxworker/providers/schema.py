@@ -15,37 +15,17 @@ SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 NAMED = ("properties", "patternProperties", "$defs", "definitions")
 
 # What OpenAI refuses in a strict schema: https://developers.openai.com/api/docs/guides/structured-outputs
-NOT_STRICT = (
-    "allOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentRequired",
-    "dependentSchemas",
-    "patternProperties",
-    "propertyNames",
-    "prefixItems",
-    "contains",
-    "uniqueItems",
+_NOT_STRICT = (
+    "allOf oneOf not if then else dependentRequired dependentSchemas patternProperties propertyNames prefixItems "
+    "contains uniqueItems"
 )
+NOT_STRICT = tuple(_NOT_STRICT.split())
 # What Anthropic cannot hold a model to; its official package moves it into the description, too.
-UNHELD = (
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
+_UNHELD = (
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern minItems maxItems "
+    "uniqueItems minProperties maxProperties"
 )
+UNHELD = tuple(_UNHELD.split())
 # The formats of strings that both hold a model to.
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 

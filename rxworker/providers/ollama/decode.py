@@ -62,16 +62,6 @@ def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> Stop
     return StopReason(stop_kind(raw, called=called, malformed=malformed), raw)
 
 
-NUMBERS = (
-    "total_duration",
-    "load_duration",
-    "prompt_eval_count",
-    "prompt_eval_duration",
-    "eval_count",
-    "eval_duration",
-)
-
-
 def read_usage(line: WireLine) -> Usage | None:
     """The usage that a line reports; ``None`` if it reports none.
 
@@ -144,6 +134,7 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     remote_host: str | None = None
 
 
+NUMBERS = [name for name in WireLine.__struct_fields__ if name.endswith(("_count", "_duration"))]
 decode_line = msgspec.json.Decoder(WireLine).decode
 
 

@@ -44,16 +44,9 @@ from rxworker.providers.openai_chat.wire import (
 
 EMPTY = Failure("the server ended its answer before it began", "empty", "server")
 
-HEAD = frozenset(WireChunk.__struct_fields__) | {
-    "id",
-    "model",
-    "object",
-    "created",
-    "service_tier",
-    "system_fingerprint",
-    "obfuscation",
-    "p",  # Mistral, likewise
-}
+# Beside the members that are read; ``p`` is the ``obfuscation`` of Mistral.
+_REPEATED = "id model object created service_tier system_fingerprint obfuscation p"
+HEAD = frozenset((*WireChunk.__struct_fields__, *_REPEATED.split()))
 """The members of a chunk that are read or of no use."""
 
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED

@@ -107,16 +107,6 @@ MAX_WRITES = 1000.0
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 
-COUNTS = (
-    "max_body",
-    "max_runs",
-    "max_runs_per_user",
-    "max_kept",
-    "max_connections",
-    "max_watchers",
-    "max_watchers_per_run",
-)
-
 
 class Settings(Struct, frozen=True, kw_only=True):
     """The settings of the web server. The defaults suit one user on this machine.
@@ -198,8 +188,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             if not _ORIGIN.fullmatch(origin):
                 message = f"allowed_origins: {origin!r} is not an origin, such as https://desk.example.com"
                 raise ConfigurationError(message)
-        for name in COUNTS:
-            check_number(name, getattr(self, name), least=1, whole=True)
+        for name in self.__struct_fields__:
+            if name.startswith("max_"):
+                check_number(name, getattr(self, name), least=1, whole=True)
         for name in ("body_seconds", "heartbeat", "stall_seconds"):
             check_number(name, getattr(self, name), above=0)
         check_number("cancel_on_disconnect", self.cancel_on_disconnect, optional=True)
