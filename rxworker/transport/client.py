@@ -23,7 +23,7 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import awaited, check_number, check_type, checks_arguments, is_coroutine_function
-from rxworker.operators.kernel import NOTHING, Stage, connect
+from rxworker.operators.kernel import NOTHING, Scheduler, Stage, connect
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,
@@ -202,9 +202,7 @@ class Client:
         return self._answer(as_request(request), is_counted=False)
 
     def _answer(self, full_request: Request, is_counted: bool) -> Observable[ResponseEvent]:
-        def subscribe(
-            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[ResponseEvent], scheduler: Scheduler = None) -> abc.DisposableBase:
             if not is_counted and (account := ACCOUNT.get()) is not None:
                 answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)

@@ -20,7 +20,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import BlockStart, BlockStop, Error, Opaque, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.messages import Conversation, Prices
-from rxworker.operators.kernel import Sink, connect
+from rxworker.operators.kernel import Scheduler, Sink, connect
 from rxworker.providers.base import HttpRequest, Options, Provider, Request, is_background
 from rxworker.providers.cache_use import CacheUse, changed_by, step_cache
 from rxworker.providers.origin import UNSEALED
@@ -126,9 +126,7 @@ class CombinedModel:
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         """The answer, cold; disposing it ends all requests."""
 
-        def subscribe(
-            observer: abc.ObserverBase[ResponseEvent], _scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[ResponseEvent], _scheduler: Scheduler = None) -> abc.DisposableBase:
             models = self.models
             if request.cursor:
                 models = [each for each in models if is_background(each, request.options)]

@@ -314,21 +314,16 @@ async def ui_message_stream(
         before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are
             one message.
     """
-    last = len(before)
     for place, source in enumerate((*before, batches)):
+        is_first, is_last = place == 0, place == len(before)  # a message of several runs has one start and one end
         encoder = UiMessageEncoder(
             message_id,
             can_reset=can_reset,
-            continues=continues or place > 0,
-            replay=("past" if place < last else "last") if before else None,
+            continues=continues or not is_first,
+            replay=("last" if is_last else "past") if before else None,
         )
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
-                sent = [p for p in parts if _is_part(p, is_first=place == 0, is_last=place == last)]
+                sent = [p for p in parts if (is_first or type(p) is not Start) and (is_last or type(p) is not Finish)]
                 yield b"".join(map(data_line, sent))
     yield DONE
-
-
-def _is_part(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
-    """Whether it belongs to the message: a message of several runs has one start and one end."""
-    return (is_first or not isinstance(part, Start)) and (is_last or not isinstance(part, Finish))

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from functools import partial
 from math import isnan
 from time import perf_counter
@@ -51,7 +51,7 @@ from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, Replica
 from rxworker.operators import Records, merge_runs
-from rxworker.operators.kernel import Sink, Stage, connect
+from rxworker.operators.kernel import Scheduler, Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.redact import json_redactor
 from rxworker.run.run import Run
@@ -70,14 +70,18 @@ AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
 
 
-BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
+PanelStates: TypeAlias = tuple[PanelState, ...]
+BoardStates: TypeAlias = tuple[Dashboard, PanelStates]
 """A dashboard, and what its panels show."""
 
 
 _Moment: TypeAlias = tuple[str, str, float | None]
 """The name of a dashboard and its scope, what is selected, and the moment."""
 
-_FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
+_FeedKey: TypeAlias = tuple[str | None, str, str]
+"""A user, the key of a dashboard, and its scope."""
+
+_FoldTask: TypeAlias = asyncio.Task[PanelStates]
 
 
 MAX_FOLDS = 8
@@ -410,10 +414,10 @@ class Boards:
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
         served = (*self._served.values(), *self._of_links.values())
         self._names, self._lasting = frozenset(each.name for each in served), frozenset(map(_key_of, served))
-        self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
+        self.feeds: dict[_FeedKey, BoardFeed] = {}
         self._folds: dict[_Moment, _FoldTask] = {}
         self._waiting = Counter[_Moment]()
-        self._past: dict[_Moment, tuple[PanelState, ...]] = {}
+        self._past: dict[_Moment, PanelStates] = {}
         self._moments: dict[tuple[str, float | None], Moments] = {}
         self._turn = asyncio.Lock()
         self._alone = 0
@@ -543,7 +547,7 @@ class Boards:
         times = (query.time, None if selection.filters_runs else selection.until, time.time())
         return min(each for each in times if each is not None)
 
-    async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> tuple[PanelState, ...]:
+    async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> PanelStates:
         """What the panels show at a moment, by folding the records again.
 
         Raises:
@@ -565,7 +569,7 @@ class Boards:
                     del self._past[next(iter(self._past))]
         return known
 
-    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> tuple[PanelState, ...]:
+    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> PanelStates:
         """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
         fold = Fold(dashboard)
         await self._take_runs(fold, entries, now)
@@ -583,9 +587,7 @@ class Boards:
                     await asyncio.sleep(0)
                     end = perf_counter() + TURN
 
-    async def _of_log(
-        self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float
-    ) -> tuple[PanelState, ...]:
+    async def _of_log(self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float) -> PanelStates:
         """What the panels show of all runs.
 
         Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after
@@ -596,7 +598,7 @@ class Boards:
             return feed.board.states
         since = self._since_of(dashboard, feed, now)
 
-        async def fold() -> tuple[PanelState, ...]:
+        async def fold() -> PanelStates:
             async with self._turn:
                 if dashboard.name not in self._names:  # computed for one client alone
                     return await fold_log(dashboard, log, time=now, since=since)
@@ -630,9 +632,7 @@ class Boards:
             del self._moments[next(iter(self._moments))]
         return found
 
-    async def _shared(
-        self, key: _Moment, fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
-    ) -> tuple[PanelState, ...]:
+    async def _shared(self, key: _Moment, fold: Callable[[], Coroutine[object, object, PanelStates]]) -> PanelStates:
         """What a fold returns, for all who want the same at the same time.
 
         Raises:
@@ -661,10 +661,9 @@ class Boards:
         if not task.cancelled():
             task.exception()  # it is raised for those who wait
 
-    @contextmanager
     def feed(
         self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
-    ) -> Generator[BoardFeed, None, None]:
+    ) -> AbstractContextManager[BoardFeed]:
         """Context manager: a client of the board of this scope.
 
         Args:
@@ -680,13 +679,11 @@ class Boards:
         elif feed is None or feed.board.error is not None:
             feed = self.feeds[key] = BoardFeed(dashboard.show(self._source(runs, query, entries)))
         is_lasting = not query.scope and runs.owner is None and _key_of(dashboard) in self._lasting
-        with self._client(key, feed, is_lasting=is_lasting):
-            yield feed
+        return self._client(key, feed, is_lasting=is_lasting)
 
-    @contextmanager
     def explained(
         self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
-    ) -> Generator[BoardFeed, None, None]:
+    ) -> AbstractContextManager[BoardFeed]:
         """Context manager: a client of the operators of a panel.
 
         They are counted for as long as one looks at them, and on a board of their own: the others are computed as they
@@ -704,21 +701,17 @@ class Boards:
             is_all = self._log_of(runs, query) is not None
             records = self._all_records(dashboard, noop) if is_all else self._source(runs, query, entries)
             feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
-        with self._client(key, feed, is_lasting=False):
-            yield feed
+        return self._client(key, feed, is_lasting=False)
 
     @contextmanager
-    def _client(
-        self, key: tuple[str | None, str, str], feed: BoardFeed, *, is_lasting: bool
-    ) -> Generator[None, None, None]:
+    def _client(self, key: _FeedKey, feed: BoardFeed, *, is_lasting: bool) -> Generator[BoardFeed, None, None]:
         feed.clients += 1
         try:
-            yield
+            yield feed
         finally:
             feed.clients -= 1
             is_current = self.feeds.get(key) is feed
-            is_kept = is_current and is_lasting
-            if not feed.clients and not is_kept:
+            if not (feed.clients or (is_current and is_lasting)):
                 if is_current:
                     del self.feeds[key]
                 feed.close()
@@ -753,11 +746,11 @@ class Boards:
         found = [(each, self._states(each)) for each in self._dashboards.values()]
         return [each for each in found if each[1]]
 
-    def metered(self) -> tuple[PanelState, ...]:
+    def metered(self) -> PanelStates:
         """What the dashboard for metrics shows of all runs; nothing if it has not taken the stored records yet."""
         return self._states(self._meters)
 
-    def _states(self, dashboard: Dashboard) -> tuple[PanelState, ...]:
+    def _states(self, dashboard: Dashboard) -> PanelStates:
         feed = self._of_all(dashboard)
         return feed.board.states if feed.history.is_set() else ()
 
@@ -878,7 +871,7 @@ def _unseen(run: Run[object] | Replica) -> Records:
     if not isinstance(run, Run):
         return run
 
-    def subscribe(observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[Record], scheduler: Scheduler = None) -> abc.DisposableBase:
         def push(entry: Record) -> None:
             for record in expand(entry):
                 observer.on_next(record)
