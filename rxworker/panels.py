@@ -1343,7 +1343,7 @@ def _seconds_of(span: Span) -> float:
 
 def _tokens_in(record: Record) -> float:
     event = record.event
-    return len(event.text) / PER_TOKEN if isinstance(event, _TEXTS) else 0.0
+    return len(event.text) / PER_TOKEN if isinstance(event, TextDelta | ThinkingDelta) else 0.0
 
 
 def _status_of(record: Record) -> str:
@@ -1362,7 +1362,6 @@ _STARTS = (RunStart, RunResume, RunRequeue, Fork)
 _BEGINS = (*_STARTS, RunRecover)
 _ENDS = (RunStop, RunAbort, RunPause)
 _FRESH = (AttemptStart, *_ENDS)
-_TEXTS = (TextDelta, ThinkingDelta)
 _STATUSES: dict[type[Event], str] = {
     RunStart: "running",
     RunResume: "running",

@@ -17,7 +17,6 @@ from rxworker.providers.takes import ANYTHING, TAKES, listed
 from rxworker.ui.clean import one_line
 
 USUAL = {"anthropic": "anthropic", "openai": "openai-responses", "google": "gemini"}
-OTHERWISE = "openai-chat"
 
 
 def providers(
@@ -32,7 +31,7 @@ def providers(
     """
     del action  # there is one
     with misuse():
-        service = find_provider(provider or (not base_url and USUAL.get(maker_of(model))) or OTHERWISE)(
+        service = find_provider(provider or (not base_url and USUAL.get(maker_of(model))) or "openai-chat")(
             model, base_url=base_url
         )
         rules = dict(rules_of(service, date.today()))

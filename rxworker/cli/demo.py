@@ -326,7 +326,6 @@ FRAME = 1 / 20
 WIDE, TALL = 88, 22
 """The columns from which the numbers are beside the text, and the maximum of lines."""
 SMALLEST = (40, 18)
-HOW = {"text": "subscribe", "timeline": "async for", "usage": "map"}
 MAX_ROWS = 3
 MAX_BLOCKS = 40
 MAX_CHARACTERS = 4000
@@ -422,7 +421,7 @@ def _watchers(seen: Mapping[str, int], published: int) -> Table:
     table.add_column(justify="right")
     table.add_column(justify="right", style="yellow", min_width=4)
     table.add_row("watcher", "by", "seen", "lag", style="dim")
-    for name, how in HOW.items():
+    for name, how in {"text": "subscribe", "timeline": "async for", "usage": "map"}.items():
         lag = published - seen.get(name, 0)
         table.add_row(name, how, f"{seen.get(name, 0)}", f"{lag}" if lag else "")
     return table

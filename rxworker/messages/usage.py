@@ -147,9 +147,6 @@ class Counts(Struct, frozen=True):
     cache_creation: int | None = None
 
 
-MILLION = 1_000_000
-
-
 class Prices(Settings, frozen=True):
     """Prices of a model, for a million tokens, in one currency.
 
@@ -220,4 +217,4 @@ class Prices(Settings, frozen=True):
             + hour * of_hour
             + (usage.output_tokens or 0) * self.output
         )
-        return whole / MILLION
+        return whole / 1_000_000

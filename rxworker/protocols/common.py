@@ -309,7 +309,6 @@ class MessageCollector:
             self._results = []
 
 
-SCHEMES = ("https://", "http://")
 AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f\x7f]")
 UNICAST = IPv6Network("2000::/3")
 INSIDE_ENDS = (".localhost", ".internal", ".local")
@@ -377,7 +376,7 @@ def check_content(block: C) -> C:
 
 
 def _check_address(url: str) -> None:
-    if not url.startswith(SCHEMES):
+    if not url.startswith(("https://", "http://")):
         raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
     if AMBIGUOUS.search(url):
         raise LocalProtocolError(

@@ -34,13 +34,11 @@ ORDER: tuple[PromptPart, ...] = ("model", "tools", "system", "option", "message"
 """The order in which the parts of a request are read."""
 SHOWN = 40
 SHOWN_FIELDS = ("requests", "could_read", "read", "missed", "change", "diagnostics")
-DIAGNOSTICS = ("diagnostics", "prompt_cache_diagnostics")
 SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 MESSAGES = ("messages", "input", "contents")
 CONTENT = ("content", "parts")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 CONFIGS = ("generationConfig", "generation_config", "inferenceConfig", "options", "toolConfig")
-SYSTEM_ROLES = ("system", "developer")
 _HARMLESS = (
     "background cache_control candidateCount container diagnostics frequency_penalty include keep_alive logprobs "
     "max_completion_tokens max_output_tokens max_tokens maxOutputTokens maxTokens metadata n num_predict "
@@ -155,7 +153,7 @@ def step_cache(use: CacheUse, item: HttpRequest | Event) -> CacheUse:
         within = max(min(whole, now), found)
         return replace(use, could_read=could + within, read=read + found, missed=within - found, input_tokens=now)
     if isinstance(item, Opaque) and isinstance(item.raw, dict):
-        reports = [item.raw[name] for name in DIAGNOSTICS if name in item.raw]
+        reports = [item.raw[name] for name in ("diagnostics", "prompt_cache_diagnostics") if name in item.raw]
         return replace(use, diagnostics=reports[0]) if reports else use
     return use
 
@@ -226,7 +224,7 @@ def _entries(request: HttpRequest) -> Entries:
     for name in MESSAGES:
         part: PromptPart = "system"
         for at, message in enumerate(_unmarked(body.pop(name, None))):
-            if as_object(message).get("role") not in SYSTEM_ROLES:
+            if as_object(message).get("role") not in ("system", "developer"):
                 part = "message"
             found[part] += _message(f"{name}[{at}]", message)
     for members in (body, body.get("additionalModelRequestFields")):

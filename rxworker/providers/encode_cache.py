@@ -48,7 +48,6 @@ RETENTIONS = ("in_memory", "24h")
 
 LIFETIMES = ("30m", "12h")
 """The lifetimes from GPT-5.6 on."""
-BREAKPOINT = "prompt_cache_breakpoint"
 
 
 def takes_breakpoints(host: str, info: ModelInfo) -> bool:
@@ -80,7 +79,7 @@ def set_breakpoint(parts: list[JsonObject], point: CachePoint, *, wanted: bool) 
         mark: JsonObject = {"mode": "explicit"}
         if point.ttl in LIFETIMES:
             mark["ttl"] = point.ttl
-        parts[-1] = {**parts[-1], BREAKPOINT: mark}
+        parts[-1] = {**parts[-1], "prompt_cache_breakpoint": mark}
 
 
 def cache_settings(host: str, request: Request, ttls: tuple[str, ...], info: ModelInfo = UNKNOWN) -> JsonObject:

@@ -136,7 +136,6 @@ def anthropic_host(url: str) -> Host | None:
 PROJECT = "GOOGLE_CLOUD_PROJECT"
 LOCATION = "GOOGLE_CLOUD_LOCATION"
 GLOBAL = "global"
-MULTI_REGIONS = ("eu", "us")
 
 _LOCATION = re.compile(r"[a-z0-9-]+")
 _PROJECT = re.compile(r"[A-Za-z0-9:._-]+")
@@ -159,7 +158,7 @@ def vertex_place(base_url: str | None, project: str | None, location: str) -> tu
         raise ConfigurationError(f"the project {project!r} is not the name of one")
     if not _LOCATION.fullmatch(location):
         raise ConfigurationError(f"the location {location!r} is not one; write it like us-central1, or {GLOBAL}")
-    if location in MULTI_REGIONS:
+    if location in ("eu", "us"):
         host = f"aiplatform.{location}.rep.googleapis.com"
     else:
         host = f"{'' if location == GLOBAL else location + '-'}aiplatform.googleapis.com"

@@ -45,7 +45,6 @@ from rxworker.providers.schema import DIRECT
 from rxworker.providers.takes import NO_MEMBERS, VARIANTS, Takes, other_name
 
 SCHEMAS = frozenset({"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"})
-NAMESPACE = "namespace"
 
 # OpenAI's words for a choice of tools.
 MODES = {"auto": "auto", "none": "none", "any": "required"}
@@ -124,7 +123,7 @@ def merged_tools(ours: list[Json], theirs: Collection[Json]) -> list[Json]:
     for tool in theirs:
         if isinstance(tool, dict) and isinstance(tool.get("functionDeclarations"), list):
             made += _declarations(made, tool)
-        elif isinstance(tool, dict) and tool.get("type") == NAMESPACE:
+        elif isinstance(tool, dict) and tool.get("type") == "namespace":
             members: Json = [_taken(made, member) for member in as_array(tool.get("tools"))]
             made.append({**tool, "tools": members})
         else:

@@ -31,8 +31,6 @@ from rxworker.providers.failure import LONGEST_PAGE, NO_REASON, Failure, classif
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
-_EMPTY = (b"null", b"[]", b"{}", b'""', b"false")
-
 
 class Heads:
     r"""The heads of one response: what surrounds its content. A member is emitted once, and again if its value changes.
@@ -67,7 +65,7 @@ class Heads:
             new: dict[str, Json] = {}
             for name in filterfalse(known.__contains__, members):
                 raw = bytes(members[name])
-                if raw not in _EMPTY and self._emitted.get(name) != raw:
+                if raw not in (b"null", b"[]", b"{}", b'""', b"false") and self._emitted.get(name) != raw:
                     self._emitted[name] = raw
                     new[name] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

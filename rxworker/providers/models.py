@@ -148,7 +148,6 @@ _CLOUD = re.compile(r".*?\b(anthropic|amazon)\.")
 
 
 _COSTS = ("input", "output", "cache_read", "cache_creation")
-_OF_TABLE = ("like", "why", "prices", "tiered")
 _HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its price
 
 
@@ -167,9 +166,6 @@ def _prices(row: ModelInfo, cost: tuple[float, ...], tiered: bool) -> Prices | N
     return replace(prices, above=above, long=Prices(**long))
 
 
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
-
-
 def _whole(row: JsonObject) -> JsonObject:
     """The members of a row, with those of the kind that it is like."""
     like = row.get("like")
@@ -182,7 +178,7 @@ def _rows(given: JsonObject) -> list[ModelInfo]:
     Prices are those of input, output, and if known read from a cache and written to it. With ``tiered``, long prompts
     have other ones.
     """
-    fields = {name: value for name, value in _whole(given).items() if name not in _OF_TABLE}
+    fields = {name: value for name, value in _whole(given).items() if name not in ("like", "why", "prices", "tiered")}
     row = msgspec.convert(fields, ModelInfo)
     costs = msgspec.convert(given.get("prices", {}), dict[str, tuple[float, ...]])
     tiered = given.get("tiered") is True
@@ -302,7 +298,7 @@ def nearest_effort(word: str, efforts: Sequence[str]) -> str | None:
     >>> nearest_effort("medium", ("low", "high")), nearest_effort("max", ("low", "high")), nearest_effort("low", ())
     ('high', 'high', None)
     """
-    order = ("minimal", *_EFFORTS)
+    order = ("minimal", "low", "medium", "high", "xhigh", "max")
     known = [one for one in order if one in efforts]
     higher = [one for one in known if order.index(one) >= order.index(word)]
     return next(iter(higher), known[-1] if known else None)

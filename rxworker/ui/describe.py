@@ -211,7 +211,6 @@ def _size(data: str | None) -> str:
 
 SOURCE_TITLES = ("title", "document_title", "filename")
 PLACES = ("url", "uri", "file_id")
-QUOTES = ("cited_text", "text")
 DEEPEST = 5
 MAX_SOURCE = 120
 
@@ -230,7 +229,7 @@ def describe_sources(citation: JsonObject) -> list[str]:
     found = list(dict.fromkeys(_named(citation, DEEPEST)))
     if found:
         return found
-    quote = _first(citation, QUOTES)
+    quote = _first(citation, ("cited_text", "text"))
     if quote:
         return [one_line(f'"{quote}"', MAX_SOURCE)]
     kind = citation.get("type") or next(iter(citation), "a source")

@@ -218,9 +218,6 @@ def _error(code: int, message: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
 
 
-NO_TOKEN = "this needs the token: send Authorization: Bearer ..."
-
-
 class GuardedApp:
     """An ASGI application behind the guard of the web server: its token, and its checks of ``Host`` and ``Origin``.
 
@@ -246,7 +243,7 @@ class GuardedApp:
                 self._guard.check_token(request)
             except ApiError as error:
                 needs_token = error.status == 401  # the guard's message also names the page
-                message = NO_TOKEN if needs_token else error.message
+                message = "this needs the token: send Authorization: Bearer ..." if needs_token else error.message
                 body = _error(INVALID_REQUEST, message).model_dump(exclude_unset=True)
                 response = json_response(body, error.status)
                 if needs_token:

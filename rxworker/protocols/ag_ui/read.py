@@ -105,9 +105,6 @@ class _Input(Struct, frozen=True, rename="camel"):
     parent_run_id: str | None = None
 
 
-_PARTS = tuple[_Part, ...]
-
-
 def read_run_input(data: bytes) -> AgUiInput:
     """Read a ``RunAgentInput``.
 
@@ -184,7 +181,7 @@ def _content(content: object) -> list[Content]:
     if isinstance(content, str):
         return [Text(content)]
     try:
-        parts = msgspec.convert(content, _PARTS)
+        parts = msgspec.convert(content, tuple[_Part, ...])
     except msgspec.ValidationError as error:
         raise LocalProtocolError(f"the content of a message is neither a text nor a list of parts: {error}") from error
     return [_block(part) for part in parts]

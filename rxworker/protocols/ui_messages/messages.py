@@ -35,8 +35,6 @@ from rxworker.protocols.ui_messages.parts import file_part, output_of, source_pa
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 
-DENIED = "This call was not approved."
-
 
 class _Part(Struct, frozen=True, rename="camel"):
     type: str
@@ -173,7 +171,7 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
         case "output-error":
             return ToolResult(call.id, part.error_text or "", is_error=True, name=call.name)
         case "output-denied":
-            return ToolResult(call.id, _reason(part) or DENIED, is_error=True, name=call.name)
+            return ToolResult(call.id, _reason(part) or "This call was not approved.", is_error=True, name=call.name)
         case _:
             return None
 

@@ -36,9 +36,6 @@ from rxworker.providers.endpoint import (
 )
 from rxworker.providers.service import ApiKey, Draft, HostedService, Place, Service, Settings
 
-VERTEX_VERSION = "vertex-2023-10-16"
-METHOD = ":streamRawPredict"
-
 
 class AnthropicVertex(Service):
     """Claude at Vertex AI, by Anthropic's own Messages protocol (streamRawPredict).
@@ -88,7 +85,7 @@ class AnthropicVertex(Service):
         self._room = max_tokens
         self._project = project
         self._location = location
-        self._messages = HostedMessages(model, VERTEX_VERSION, max_tokens)
+        self._messages = HostedMessages(model, "vertex-2023-10-16", max_tokens)
 
     def _base(self) -> str | None:
         return self._base_url or os.environ.get("ANTHROPIC_VERTEX_BASE_URL")
@@ -98,7 +95,7 @@ class AnthropicVertex(Service):
         location = self._location or os.environ.get("CLOUD_ML_REGION")
         location = location or os.environ.get(LOCATION) or GLOBAL
         base, place = vertex_place(self._base(), project or os.environ.get(PROJECT), location)
-        path = f"{place}/{resource(self.model, 'publishers/anthropic/models/')}{METHOD}"
+        path = f"{place}/{resource(self.model, 'publishers/anthropic/models/')}:streamRawPredict"
         return endpoint(base, path, "/v1", "/v1")
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
@@ -121,12 +118,10 @@ class AnthropicVertex(Service):
 
 
 PATH = "/messages"
-BASE_URL = "https://api.anthropic.com"
 VERSION_HEADER, VERSION = "anthropic-version", "2023-06-01"
 OWN_HOSTS = ("anthropic.com", "azure.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Where Claude itself answers, which demands the signatures of its thinking."""
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
-COMPACT_BETA = "compact-2026-01-12"
 
 
 class Anthropic(HostedService):
@@ -185,7 +180,7 @@ class Anthropic(HostedService):
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def _url(self) -> str:
-        base = base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
+        base = base_address(self._base_url, "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
         return endpoint(base, PATH, f"{(anthropic_host(base) or self._own).root}/v1", "/v1")
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
@@ -199,7 +194,7 @@ class Anthropic(HostedService):
     def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
         headers = super()._compacting(headers, options)
         betas = [one.strip() for one in headers.get(BETAS, "").split(",") if one.strip()]
-        return headers | {BETAS: ",".join(dict.fromkeys([*betas, COMPACT_BETA]))}
+        return headers | {BETAS: ",".join(dict.fromkeys([*betas, "compact-2026-01-12"]))}
 
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))

@@ -37,7 +37,6 @@ from rxworker.providers.bedrock.encode import NAME, encode
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.service import ApiKey, Draft, Service, Settings
 
-SERVICE = "bedrock"
 MISSING = (
     "no key for Bedrock, and botocore, which finds AWS credentials, is not installed: set AWS_BEARER_TOKEN_BEDROCK, or "
     "pip install '/path/to/the/checkout[bedrock]'"
@@ -82,7 +81,7 @@ class Signer:
                     "(aws configure)"
                 )
             signed: Any = AWSRequest("POST", request.url, dict(request.headers), request.body)
-            new_auth(credentials.get_frozen_credentials(), SERVICE, region).add_auth(signed)
+            new_auth(credentials.get_frozen_credentials(), "bedrock", region).add_auth(signed)
         except (BotoCoreError, ClientError) as error:  # of a file, and of the service for roles
             raise ConfigurationError(f"the AWS credentials cannot be used: {error}") from error
         return replace(request, headers={k.lower(): v for k, v in signed.headers.items()})
@@ -103,7 +102,6 @@ class Signer:
         return self._session
 
 
-REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
 FIELDS = "additionalModelRequestFields"
 STREAM = "application/vnd.amazon.eventstream"
@@ -168,7 +166,7 @@ class BedrockService(Service):
     def _known_region(self) -> str:
         in_arn = _ARN_REGION.match(self.model)
         named = self._region or (in_arn[1] if in_arn else None)
-        region = named or next(filter(None, map(os.environ.get, REGIONS)), None)
+        region = named or next(filter(None, map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))), None)
         region = region or self._signer.region()
         if region is None:
             raise ConfigurationError("no AWS region: set AWS_REGION, or pass region='us-east-1'")

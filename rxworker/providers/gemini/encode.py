@@ -170,7 +170,6 @@ def _response(result: ToolResult) -> JsonObject:
 
 
 NAME = "gemini"
-NO_SEAL = "skip_thought_signature_validator"
 
 _SINCE_3 = re.compile(r"gemini-([3-9]|\d\d)")
 _AFTER = UNKNOWN + 1  # where parts stand that answer no call
@@ -236,7 +235,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
 def _seal_first_call(parts: list[Part]) -> None:
     first = next((part for _, part in parts if CALL in part), None)
     if first is not None and SNAKE not in first:
-        first.setdefault(SIGNATURE, NO_SEAL)
+        first.setdefault(SIGNATURE, "skip_thought_signature_validator")
 
 
 def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:

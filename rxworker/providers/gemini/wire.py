@@ -192,7 +192,6 @@ def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
 
 # What stands for no reason at all: the first value of Google's enumerations.
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
-UNBLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 
 def read_stop(
@@ -223,7 +222,7 @@ def read_block(feedback: Json) -> StopReason | None:
     StopReason(kind=<StopKind.CONTENT_FILTER: 'ContentFilter'>, raw=None, detail='SAFETY')
     """
     reason = text_of(feedback, "blockReason")
-    if not reason or reason in UNBLOCKED:
+    if not reason or reason in ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"):
         return None
     message = text_of(feedback, "blockReasonMessage")
     detail = f"{reason}: {message}" if message else reason

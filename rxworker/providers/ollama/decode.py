@@ -139,7 +139,6 @@ decode_line = msgspec.json.Decoder(WireLine).decode
 
 
 _SCAN = json.JSONDecoder().raw_decode
-_BOM = "\ufeff"
 
 
 def split_objects(line: bytes) -> list[bytes]:
@@ -148,7 +147,7 @@ def split_objects(line: bytes) -> list[bytes]:
     >>> split_objects(b'\xef\xbb\xbf{"a": 1} {"b": 2}{"c')
     [b'{"a": 1}', b'{"b": 2}', b'{"c']
     """
-    text = line.decode("utf-8", "replace").strip().removeprefix(_BOM).strip()
+    text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff").strip()  # without a byte order mark
     parts: list[str] = []
     at = 0
     while at < len(text):

@@ -66,9 +66,7 @@ def _is_ipv6(host: str) -> bool:
     return True
 
 
-BASE_URL = "http://localhost:11434"
 HOST = "OLLAMA_HOST"
-CLOUD = "ollama.com"
 # The first is what Ollama sends; proxies rename it. An error that comes as JSON with status 200 is a line too.
 STREAMS = ("application/x-ndjson", "application/ndjson", "application/json")
 
@@ -106,10 +104,10 @@ class Ollama(Service):
         chat_address(base_url)
 
     def _url(self) -> str:
-        return chat_address(base_address(self._base_url, HOST, BASE_URL))
+        return chat_address(base_address(self._base_url, HOST, "http://localhost:11434"))
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        key = read_key(given, self._variable, needed=host_of(url) == CLOUD)
+        key = read_key(given, self._variable, needed=host_of(url) == "ollama.com")
         return {"authorization": f"Bearer {key}"} if key else {}
 
     def _structures(self, info: ModelInfo, url: str) -> bool:

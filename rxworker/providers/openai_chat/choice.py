@@ -16,9 +16,6 @@ from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.openai_chat.tools import Emit, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall, read_stop
 
-GROWING = ("text", "summary")
-IDENTITY = ("type", "index", "id")
-
 
 def text_of_details(details: Iterable[JsonObject]) -> str:
     """The thinking in them."""
@@ -47,7 +44,7 @@ def _same(first: JsonObject, next_: JsonObject) -> bool:
         return False
     return all(
         first.get(key) == next_.get(key) or (key == "id" and None in (first.get(key), next_.get(key)))
-        for key in IDENTITY
+        for key in ("type", "index", "id")
     )
 
 
@@ -57,7 +54,7 @@ def _join(group: list[JsonObject]) -> JsonObject:
     joined: JsonObject = {}
     for detail in group:
         joined |= {k: v for k, v in detail.items() if v is not None or k not in joined}
-    for field in GROWING:
+    for field in ("text", "summary"):
         if field in joined:
             pieces = [detail.get(field) for detail in group]
             joined[field] = "".join(piece for piece in pieces if isinstance(piece, str))
@@ -76,7 +73,6 @@ REASONING = "reasoning"
 DETAILS = "reasoning_details"
 
 NO_REASON = WireChoice()
-OPAQUE_FIELDS = ("audio", "executed_tools")
 TEXT = BlockType.TEXT
 DELTAS = {TEXT: TextDelta, BlockType.THINKING: ThinkingDelta, BlockType.REFUSAL: RefusalDelta}
 
@@ -202,7 +198,7 @@ class Choice:
         audio: Json = delta.audio
         if isinstance(audio, dict) and isinstance(transcript := audio.get("transcript"), str):
             self._say(TEXT, transcript)
-        for field in OPAQUE_FIELDS:
+        for field in ("audio", "executed_tools"):
             if getattr(delta, field):
                 self._emit(Opaque(field, getattr(delta, field)))
         images: Json = delta.images

@@ -78,7 +78,6 @@ from rxworker.providers.takes import TAKES, PartEncoders, media, readable, safe_
 NAME = "openai_responses"
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
-STORAGE = ("store", "include")
 SEALED = "reasoning.encrypted_content"
 
 
@@ -131,7 +130,7 @@ def encode(
         extra = {**extra, "include": more}
     whole = with_extra(body, extra)
     # ``None`` takes these out for every model, also for one that is not sent them.
-    return {k: v for k, v in whole.items() if v is not None or k not in STORAGE}
+    return {k: v for k, v in whole.items() if v is not None or k not in ("store", "include")}
 
 
 class InputEncoder(MessageEncoder):
@@ -282,7 +281,6 @@ Answered: TypeAlias = (
 # Kinds of blocks, as tuples: a union would be created at each use.
 SPOKEN = (Text, Refusal)
 NOTHING: JsonObject = {}
-ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
 
 
 def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
@@ -339,7 +337,7 @@ def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
         return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
-    return item if isinstance(block, ECHOED) else None
+    return item if isinstance(block, ServerToolCall | ServerToolResult | OpaqueBlock | Image) else None
 
 
 def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:

@@ -167,8 +167,6 @@ def input_of(item: JsonObject) -> str:
     return json_text(value if isinstance(value, dict) else {field: value})
 
 
-CODE_CALL = "code_interpreter_call"
-
 # What an encoder finds in the echo of a block.
 ITEM = "item"
 PLACE = "output_index"
@@ -222,7 +220,7 @@ class Item(Struct, eq=False):
         self.pieces.append(text)
         if self.open is None:
             return None
-        if self.kind == CODE_CALL:
+        if self.kind == "code_interpreter_call":
             events.append(InputValueDelta(self.open, "$.code", text, append=True))
             return None
         events.append(InputJsonDelta(self.open, text))

@@ -35,7 +35,6 @@ ERROR_WORDS = {
     "overloaded": (503, "UNAVAILABLE"),
     "timeout": (504, "DEADLINE_EXCEEDED"),
 }
-OTHER_ERROR = (500, "INTERNAL")
 
 
 def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripted") -> list[bytes]:
@@ -67,7 +66,7 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
 
 def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    code, status = ERROR_WORDS.get(error.kind, OTHER_ERROR)
+    code, status = ERROR_WORDS.get(error.kind, (500, "INTERNAL"))
     if error.code and error.code != error.kind:
         status = error.code
     return {"error": {"code": code, "message": error.message, "status": status}}

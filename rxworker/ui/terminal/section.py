@@ -27,7 +27,6 @@ from rich.theme import Theme
 
 from rxworker.ui.describe import plural
 
-TAB = "    "
 NARROWEST = 4
 
 _WORDS = re.compile(r"\S+ *| +")
@@ -84,7 +83,7 @@ class WrappedText:
 
     def _break(self, piece: str) -> None:
         opened = self.lines.pop() if self.lines else ""
-        first, *others = piece.replace("\t", TAB).split("\n")
+        first, *others = piece.replace("\t", "    ").split("\n")
         self._fill(opened + first)
         for paragraph in others:
             self._fill(paragraph)

@@ -205,7 +205,6 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 INDEX, FLEET, BOARDS, DIAGRAM = "index.html", "fleet.html", "boards.html", "diagram.html"
-DIAGRAM_SCRIPT = "diagram.js"
 DIAGRAM_HTML = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Diagram</title>
 <style>body { margin: 0; padding: 12px; background: #fff; } body.dark { background: #191d1f; }
@@ -261,7 +260,7 @@ class Page:
 
     def __init__(self, mermaid: str | Path | None = None) -> None:
         self.files = dict(_all_files())
-        script = self.files.pop(DIAGRAM_SCRIPT).body
+        script = self.files.pop("diagram.js").body
         if mermaid is not None:
             self.files[DIAGRAM] = _diagram(_mermaid(mermaid), script.decode())
             index = self.files[INDEX].body.replace(b"<html ", b"<html data-diagrams ", 1)

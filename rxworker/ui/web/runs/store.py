@@ -131,7 +131,6 @@ class RunFeed:
 CLOSING_SECONDS = 5.0
 """Seconds the runs have to end when the server stops."""
 
-STOPPING = "the server was stopped"
 
 MAX_RESUMING = 1000
 """The maximum number of chats of one user for which the server remembers that their clients resume."""
@@ -453,7 +452,7 @@ class RunStore:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
-    async def close(self, reason: str = STOPPING) -> None:
+    async def close(self, reason: str = "the server was stopped") -> None:
         """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable.
 
         Runs that were added continue.

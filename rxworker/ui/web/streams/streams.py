@@ -161,7 +161,7 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
                 return
             if batch is None:
                 if not followed.is_over():
-                    raise LogError(CUT_OFF)
+                    raise LogError("the records stopped before the run had ended: connect again")
                 return
             for at in range(0, len(batch), AT_ONCE):
                 if at:
@@ -176,7 +176,6 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
 AT_ONCE = 512
 """How many records are encoded in one piece: some milliseconds."""
 
-CUT_OFF = "the records stopped before the run had ended: connect again"
 
 RETRY = 1000
 """Milliseconds after which a client reconnects."""
