@@ -135,8 +135,7 @@ class PendingCalls(Struct, frozen=True):
         """
         decisions: list[Decision | None] = [None] * len(self.calls)
         for index in self.by_client:
-            text = f"This client cannot run {self.calls[index].name}."
-            decisions[index] = Answer(text, is_error=True)
+            decisions[index] = Answer(f"This client cannot run {self.calls[index].name}.", is_error=True)
         return decisions
 
     @property
@@ -619,8 +618,7 @@ def read_answer(question: Question, action: str, content: object) -> Approve | D
     """
     if action != "accept":
         return Deny()
-    given = None if question.schema is None else msgspec.to_builtins(content or {})
-    approval = Approve(given)
+    approval = Approve(None if question.schema is None else msgspec.to_builtins(content or {}))
     try:
         reply_of(question, approval)
     except DecisionError as error:

@@ -196,8 +196,7 @@ class AsgiRequest(WebRequest):
         raw_path: bytes = scope.get("raw_path") or quote(self.path).encode()
         self.raw_path = raw_path.partition(b"?")[0].decode("ascii", "backslashreplace")
         query: bytes = scope.get("query_string", b"")
-        pairs = parse_qsl(query.decode("utf-8", "replace"), keep_blank_values=True)
-        self.query = MultiDictProxy(MultiDict(pairs))
+        self.query = MultiDictProxy(MultiDict(parse_qsl(query.decode("utf-8", "replace"), keep_blank_values=True)))
         headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self.headers = with_authorization(
             CIMultiDictProxy(

@@ -54,8 +54,7 @@ def dash(
         raise CommandError(f"there is no log at {path}: give --log sqlite:FILE of a worker with a log")
     found = dashboard_of(dashboard)
     if explained:
-        panels = [replace(each, pipeline=explain(each.pipeline)) for each in found.panels]
-        found = replace(found, panels=panels)
+        found = replace(found, panels=[replace(each, pipeline=explain(each.pipeline)) for each in found.panels])
     selected = read_selection(where or (), since=since, until=until)
     found = replace(found, selection=selected.within(found.selection))
 

@@ -65,8 +65,7 @@ def account(summary: Summary, provider: Provider) -> str:
 def _lines(summary: Summary, provider: Provider) -> Iterator[str]:
     named = [one_line(part) for part in (summary.model, summary.response_id) if part]
     yield _row("response", "  ".join(named) or provider.name)
-    sections = {"thinking": summary.thinking, "text": summary.text, "refusal": summary.refusal}
-    for title, text in sections.items():
+    for title, text in {"thinking": summary.thinking, "text": summary.text, "refusal": summary.refusal}.items():
         if text:
             yield title
             yield textwrap.indent(clean(text).strip("\n"), "  ")

@@ -153,8 +153,7 @@ def find(folder: Path, topic: str) -> str:
 
 def answers(folder: Path) -> Iterator[tuple[str, str]]:
     """The rows of the page of questions: the words that users type, and the name of the section with the answer."""
-    text = (folder / "questions.md").read_text(encoding="utf-8")
-    for question, link in QUESTION.findall(text):
+    for question, link in QUESTION.findall((folder / "questions.md").read_text(encoding="utf-8")):
         yield question, link.replace(".md", "")
 
 
@@ -232,8 +231,7 @@ def index_text(folder: Path, link: str = "{page}") -> str:
         folder: The pages.
         link: What a page is linked as, with ``{page}`` for its name.
     """
-    index = (folder / "index.md").read_text(encoding="utf-8")
-    title, _, rest = index.partition("\n\n")
+    title, _, rest = (folder / "index.md").read_text(encoding="utf-8").partition("\n\n")
     summary, _, rest = rest.partition("\n\n")
     lines = [title, "", f"> {summary}"]
     seen: set[str] = set()

@@ -61,8 +61,7 @@ def mcp(
     if demo:
         from rxworker.cli.demo_script import demo_worker
 
-        about = "Plan a short trip. The answers come from a script."
-        served.append(("demo", McpWorker(demo_worker, about)))
+        served.append(("demo", McpWorker(demo_worker, "Plan a short trip. The answers come from a script.")))
     workers = by_name(served, "mcp needs the function that makes a worker, --provider and --model, or --demo")
     with misuse():
         McpServer(workers, settings=settings)

@@ -345,8 +345,7 @@ class OpenRun:
             except (CommandConflictError, RunStatusError):
                 await self.take_outcome(log)
                 raise
-        row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
-        self.update(replace(self.info, row=row))
+        self.update(replace(self.info, row=replace(self.info.row, status="aborted", reason=text, cause="cancel")))
 
     async def take_outcome(self, log: EventLog) -> None:
         """Take from its log what has become of a paused run elsewhere: it was resumed, or has ended.

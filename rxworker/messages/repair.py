@@ -237,8 +237,7 @@ def _answering(message: Message, due: tuple[ToolResult, ...]) -> Message:
     said = _sourced(block for block in message.content if not is_stray(block, message.role))
     if tuple(block for block in said if isinstance(block, ToolResult)) == due:
         return _with_content(message, said)
-    others = [block for block in said if not isinstance(block, ToolResult)]
-    return _with_content(message, [*due, *others])
+    return _with_content(message, [*due, *(block for block in said if not isinstance(block, ToolResult))])
 
 
 def _sourced(blocks: Iterable[Content]) -> list[Content]:

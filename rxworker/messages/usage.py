@@ -185,8 +185,7 @@ class Prices(Settings, frozen=True):
     def __post_init__(self) -> None:
         """Check the prices."""
         for name in ("input", "output", "cache_read", "cache_creation", "cache_creation_1h"):
-            optional = name.startswith("cache_")
-            check_number(f"Prices({name})", getattr(self, name), optional=optional)
+            check_number(f"Prices({name})", getattr(self, name), optional=name.startswith("cache_"))
         check_type("Prices(currency)", self.currency, str, "currency='EUR'")
         check_type("Prices(long)", self.long, Prices, "long=Prices(4.0, 18.0)", optional=True)
         if (self.above is None) != (self.long is None):
@@ -200,8 +199,7 @@ class Prices(Settings, frozen=True):
         if self.long is None or self.above is None:
             return self._cost(usage)
         long, above = self.long, self.above
-        parts = parts_of(usage).items()
-        return sum(long.cost(part) if size >= above else self._cost(part) for size, part in parts)
+        return sum(long.cost(part) if size >= above else self._cost(part) for size, part in parts_of(usage).items())
 
     def _cost(self, usage: Usage) -> float:
         read, written = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0

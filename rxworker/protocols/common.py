@@ -333,8 +333,7 @@ def media(media_type: str, *, data: str = "", url: str = "", title: str | None =
         media_type, url = media_type or named, ""
     if media_type.startswith("image/"):
         return check_content(Image(media_type, data or None, url or None))
-    kind = media_type or "application/pdf"
-    return check_content(Document(kind, data or None, url or None, title))
+    return check_content(Document(media_type or "application/pdf", data or None, url or None, title))
 
 
 C = TypeVar("C", bound=Text | Image | Document)

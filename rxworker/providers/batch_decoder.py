@@ -189,8 +189,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         if self._is_cancelled or not (self._is_running or self._is_left):
             return None
         self._is_cancelled = True
-        accept = ("application/json",)
-        return replace(sent, url=self._url(sent, "/cancel"), body=b"", accept=accept)
+        return replace(sent, url=self._url(sent, "/cancel"), body=b"", accept=("application/json",))
 
     @property
     def _is_running(self) -> bool:

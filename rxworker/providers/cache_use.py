@@ -202,8 +202,7 @@ def _is_same(one: CacheChange, other: CacheChange) -> bool:
     """Whether two differences are the same, though hooks may have put something before it or after it."""
     if one.part != other.part or NUMBER.sub("", one.path) != NUMBER.sub("", other.path):
         return False
-    pairs = zip(_tails(one), _tails(other), strict=True)
-    return all(a.startswith(b) or b.startswith(a) for a, b in pairs)
+    return all(a.startswith(b) or b.startswith(a) for a, b in zip(_tails(one), _tails(other), strict=True))
 
 
 def _tails(change: CacheChange) -> tuple[str, str]:
@@ -351,8 +350,7 @@ def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheCh
 
 def _same(old: str, new: str) -> int:
     """How many characters two texts begin with together."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+    return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 
 def _in_time(text: str, at: int) -> bool:

@@ -102,8 +102,7 @@ def reads(at: Origin, provider: str | None, service: str | None, model: str | No
     """
     if provider != at.provider or (service or at.service) != at.service:
         return False
-    makers = {maker_of(at.model), maker_of(model or "")}
-    return len(makers - {""}) < 2
+    return len({maker_of(at.model), maker_of(model or "")} - {""}) < 2
 
 
 def foreign(messages: Sequence[Message], at: Origin) -> tuple[Message, ...] | None:

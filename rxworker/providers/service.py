@@ -385,8 +385,7 @@ class Service(ABC):
     def _secrets(self) -> tuple[str | None, ...]:
         """The secrets that a response may repeat, and that an error must not show."""
         secret = [value for name, value in self._headers.items() if is_secret(name)]
-        known = self._given if isinstance(self._given, str) else self._last_key
-        own = current_secrets(known, *self._variables)
+        own = current_secrets(self._given if isinstance(self._given, str) else self._last_key, *self._variables)
         return (*own, *(value.removeprefix("Bearer ") for value in secret))
 
 

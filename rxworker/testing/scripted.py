@@ -150,8 +150,7 @@ def difference_of(stored: StoredResponse, request: Request) -> str | None:
         return None
     if then.system != now.system:
         return f"the system text was {then.system!r:.100}, and is now {now.system!r:.100}"
-    keys = zip_longest(message_keys(then.messages), message_keys(now.messages))
-    for at, (one, other) in enumerate(keys):
+    for at, (one, other) in enumerate(zip_longest(message_keys(then.messages), message_keys(now.messages))):
         if one != other:
             was, is_now = _message_at(then, at), _message_at(now, at)
             return f"message {at + 1} was {was}, and is now {is_now}"

@@ -456,9 +456,8 @@ class Background:
             if error is not None:
                 logger.warning("a response in the background could not be cancelled: %s", error)
 
-        source = self._send(request)
         # In a context of its own: the run that is left must not hold this request back.
-        subscription = Context().run(source.subscribe, None, end, end)
+        subscription = Context().run(self._send(request).subscribe, None, end, end)
         if not is_done:
             _cancelling[subscription] = done
         return True

@@ -94,15 +94,13 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
     if len(contents) > 1 and len(msgspec.json.encode(contents[0])) >= least:
         parts.insert(0, {**head, "contents": contents[:1]})
     for part in parts:
-        known = msgspec.json.encode(part)
-        if len(known) < max(least, len(request.body) / 2):
+        if len(msgspec.json.encode(part)) < max(least, len(request.body) / 2):
             continue
         made = {"model": address["place"] + address["model"], **part, "ttl": f"{ttl:g}s"}
         rest = {name: value for name, value in body.items() if name not in HEAD}
         rest["contents"] = contents["contents" in part :]
         base = f"{address['base']}/{address['place']}"
-        secrets = sorted((k, v) for k, v in request.headers.items() if is_secret(k))
-        key = msgspec.json.encode([base, made, secrets])
+        key = msgspec.json.encode([base, made, sorted((k, v) for k, v in request.headers.items() if is_secret(k))])
         yield Beginning(
             hashlib.sha256(key).hexdigest(),
             HttpRequest(

@@ -278,8 +278,7 @@ class _SocketExchange(Exchange):
                 self._sockets.refuse(self._request.url, str(error))
         if create.is_warm_up:
             url = shown(self._request.url)
-            message = f"there is no WebSocket at {url}: a request with generate=False needs one"
-            raise TransportError(message)
+            raise TransportError(f"there is no WebSocket at {url}: a request with generate=False needs one")
         return await super()._transfer(loop)
 
     async def _respond(self, socket: _Socket, create: Creation, held: Held | None = None) -> Exception | None:

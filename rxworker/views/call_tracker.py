@@ -114,8 +114,7 @@ class CallTracker:
     def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Changes:
         """Show a call whose block was not seen, in one go; ``starts`` if the worker runs it now."""
         text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
-        is_free_text = isinstance(call.input, str)
-        shown = self.show(call.id, call.name, response, is_free_text=is_free_text, starts=starts)
+        shown = self.show(call.id, call.name, response, is_free_text=isinstance(call.input, str), starts=starts)
         yield BlockOpen(shown)
         if text:
             yield BlockGrow(shown, text)

@@ -232,8 +232,7 @@ class Tracker:
             return
         again = not record.path and native in self._refused
         self._refused.discard(native)
-        is_denied = again and result.is_error
-        yield from tracker.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
+        yield from tracker.calls.answer(result, event.seconds, is_denied=again and result.is_error, again=again)
 
     def _run_start(
         self, tracker: ScopeTracker, record: events.Record, _: events.RunStart | events.RunResume

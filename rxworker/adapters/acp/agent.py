@@ -123,8 +123,7 @@ class AcpAgent:
 
     async def _open(self, log: EventLog, given: wire.OldSession, *, replays: bool = False) -> wire.Empty:
         check_folder(given.cwd)
-        runs = await self._take(log, given.session_id)
-        session = await self._begin(given.session_id, given, runs)
+        session = await self._begin(given.session_id, given, await self._take(log, given.session_id))
         if replays:
             await session.replay()
         return wire.Empty()

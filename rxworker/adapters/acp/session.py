@@ -235,8 +235,7 @@ class AcpSession:
             return
         if isinstance(first, RunStart):
             messages = first.conversation.messages
-            kept = messages[: len(messages) - first.added]
-            self._before_refusal = first.conversation.with_messages(kept)
+            self._before_refusal = first.conversation.with_messages(messages[: len(messages) - first.added])
 
     # Questions
 
@@ -254,8 +253,7 @@ class AcpSession:
         # At the end of a turn, or where the application has paused; a message for the model is reason enough to go on.
         if not (pending.required or pending.by_client or add):
             title = pause.reason or f"Continue after the pause of {pause.hook}?"
-            call = wire.CallFields(f"{pause.run_id}.pause", title)
-            is_decided = await self._choose(call, ONCE) == "allow_once"
+            is_decided = await self._choose(wire.CallFields(f"{pause.run_id}.pause", title), ONCE) == "allow_once"
         if not is_decided or self._is_cancelled:
             await opened.dismiss(CANCELLED)
             for each in pause.pending:

@@ -321,8 +321,7 @@ class Calls:
         try:
             await entry.accepted()
             await entry.open()
-            watch = entry.run.watch(Coalesce(every=PACE), name="mcp")
-            async with aclosing(batches_of(entry, watch)) as batches:
+            async with aclosing(batches_of(entry, entry.run.watch(Coalesce(every=PACE), name="mcp"))) as batches:
                 async for batch in batches:
                     for record in batch:
                         view.step(record)

@@ -143,8 +143,7 @@ class McpServer:
             # The guard checks this, with the host names and origins of the settings.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-        guarded = GuardedApp(app, self._settings)
-        async with self._closed(), listening(guarded, host, port, self._settings) as chosen:
+        async with self._closed(), listening(GuardedApp(app, self._settings), host, port, self._settings) as chosen:
             shown = f"[{host}]" if ":" in host else host
             yield f"http://{shown}:{chosen}{PATH}"
 

@@ -322,8 +322,7 @@ def _medium(block: Image | Document | Audio) -> JsonObject:
 
     The bytes are not recorded, since no back end shows them and most refuse them.
     """
-    modality = type(block).__name__.lower()
-    part: JsonObject = {"mime_type": block.media_type, "modality": modality}
+    part: JsonObject = {"mime_type": block.media_type, "modality": type(block).__name__.lower()}
     if not isinstance(block, Audio):
         if block.url is not None:
             return {"type": "uri", **part, "uri": block.url}

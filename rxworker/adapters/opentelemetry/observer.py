@@ -71,8 +71,7 @@ class OpenTelemetry:
         self._names = names = SEMCONV[semconv_of(semconv)]
         url = names.schema_url or None
         self._tracer = trace.get_tracer("rxworker", __version__, tracer_provider, url)
-        meter = metrics.get_meter("rxworker", __version__, meter_provider, url)
-        self._instruments = Instruments(meter, names)
+        self._instruments = Instruments(metrics.get_meter("rxworker", __version__, meter_provider, url), names)
         self._recorder = Recorder(redact) if content else None
         self._open: set[str] = set()  # the runs that are observed
 

@@ -460,8 +460,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
                     ended[names.output_messages] = self.recorder.output(last, stop)
             span.set_attributes(ended)
         error_type = "" if failure is None else failure.type
-        seconds = max(time - chat.began, 0.0)
-        self.instruments.chat(seconds, chat.usage, chat.attributes, error_type, chat.context)
+        self.instruments.chat(max(time - chat.began, 0.0), chat.usage, chat.attributes, error_type, chat.context)
         span.end(_ns(time))
 
     # Tools
@@ -493,8 +492,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             tool.stopped = record.time, event.is_error  # the hooks may change the result
             return
         del scope.tools[event.place, event.call_id]
-        content = None if event.result is None else event.result.content
-        self._end_tool(tool, record.time, event.is_error, content)
+        self._end_tool(tool, record.time, event.is_error, None if event.result is None else event.result.content)
 
     def _tool_output(self, scope: _Scope, _: events.Record, event: events.ToolOutput) -> None:
         key = event.place, event.result.tool_use_id

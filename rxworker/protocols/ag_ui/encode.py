@@ -245,8 +245,7 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
 
     def _begin(self, change: changes.ViewBegin) -> Iterator[AgUiEvent]:
         # A client that did not declare a version may not know the field.
-        protocol = "1.0" if self._is_new else None
-        yield wire.RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
+        yield wire.RunStarted(self._thread_id, self._run_id, "1.0" if self._is_new else None, self._parent_run_id)
         # The calls that a resumed run continues with and has not decided about.
         self._held.update((each.id, None) for each in change.pending if each.is_held)
         if self._snapshot:
@@ -263,8 +262,7 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         if change.hook == CLIENT_TOOL:
             ids = tuple([call.id for call in change.pending])
             # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
-            is_new = self._is_new
-            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
+            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if self._is_new else None)
             return
         ids = distinct([pending.call.id for pending in change.pending])
         interrupts = tuple(
@@ -399,8 +397,7 @@ def _extra(_: AgUiEncoder, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
 
 
 def _whole(_: AgUiEncoder, change: changes.BlockWhole) -> Iterator[AgUiEvent]:
-    kind = change.block.block_type.value
-    value = {"type": kind, "kind": change.kind, "echo": change.echo}
+    value = {"type": change.block.block_type.value, "kind": change.kind, "echo": change.echo}
     yield Custom("rxworker.block", value)
 
 
@@ -426,8 +423,7 @@ def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
                     yield wire.TextMessageEnd(name)
         case events.SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
             changed: JsonObject = {} if op == "remove" else {"value": value}
-            operation = {"op": op, "path": path, **changed}
-            yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
+            yield wire.StateDelta(({"op": op, "path": path, **changed},)) if path else wire.StateSnapshot(value)
         case events.Custom(name=name, data=data):
             yield Custom(name, data)
         case event:

@@ -153,8 +153,7 @@ def _collect(message: _Message, collector: common.MessageCollector, names: dict[
             content = _content(message.content)
             for call in message.tool_calls or ():
                 names[call.id] = call.function.name
-                arguments = parse_arguments(call.function.arguments)
-                content.append(ToolCall(call.id, call.function.name, arguments))
+                content.append(ToolCall(call.id, call.function.name, parse_arguments(call.function.arguments)))
             collector.add("assistant", content)
         case "system" | "developer":
             collector.add("system", _content(message.content))

@@ -114,8 +114,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             data = {"stopReason": change.stop_reason}
             yield Data("data-finish", data, "finish")  # shows the step
             yield wire.FinishStep()
-        kind = None if change.stop_reason is None else change.stop_reason.kind
-        yield wire.Finish(_FINISH.get(kind, "other"))
+        yield wire.Finish(_FINISH.get(None if change.stop_reason is None else change.stop_reason.kind, "other"))
 
     def _pause(self, change: changes.ViewPause) -> Iterator[UiMessagePart]:
         """The run is paused. The calls that it offers to the client were sent before."""
@@ -155,8 +154,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         if self._can_reset and self._in_step and not change.scope.id:
             yield wire.ResetStep()
             return
-        data = {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls}
-        yield Data("data-retract", data)
+        yield Data("data-retract", {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls})
 
     # Blocks
 
@@ -247,8 +245,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
 def _whole(_: UiMessageEncoder, change: changes.BlockWhole) -> Iterator[UiMessagePart]:
     block = change.block
-    data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
-    yield Data("data-block", data, block.id)
+    yield Data("data-block", {"kind": change.kind or block.block_type.value, "echo": change.echo}, block.id)
 
 
 def _call_progress(_: UiMessageEncoder, change: changes.CallProgress) -> Iterator[UiMessagePart]:

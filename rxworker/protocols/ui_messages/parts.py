@@ -112,8 +112,7 @@ class CallParts:
         known = self._calls.get(name)
         if known is None or known.input != call.input:
             self._calls[name] = _Call(call.input)
-            encoding = "text" if isinstance(call.input, str) else None
-            yield wire.ToolInputStart(name, call.name, encoding)
+            yield wire.ToolInputStart(name, call.name, "text" if isinstance(call.input, str) else None)
             yield wire.ToolInputDelta(name, arguments_of(call.input))
 
     def result(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
@@ -122,9 +121,8 @@ class CallParts:
         if change.id not in self._calls:
             if change.is_placeholder:
                 return  # its arguments were never complete, which has been reported
-            known = change.call
             # Never available: a client would run it again.
-            yield from self.show(change.id, known or ToolCall(change.id, result.name, {}))
+            yield from self.show(change.id, change.call or ToolCall(change.id, result.name, {}))
         self._calls.pop(change.id, None)
         is_provided = change.is_provided or None
         self.has_results = self.has_results or not is_provided

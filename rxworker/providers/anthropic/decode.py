@@ -382,8 +382,7 @@ class AnthropicDecoder(LenientDecoder):
         events: list[ResponseEvent] = []
         for place in [*self._open]:
             events += self._close_late(place, self._stop.stop_reason)
-        reason = self._stop_reason()
-        events.append(Status(COMPLETED, stop_reason=reason, echo=self._echo))
+        events.append(Status(COMPLETED, stop_reason=self._stop_reason(), echo=self._echo))
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
@@ -437,8 +436,7 @@ class AnthropicDecoder(LenientDecoder):
         if block.is_nameless:
             self._malformed = True
             return [self.blocks.abort(block.index, "the call names no tool")]
-        echo = block.echo() if block.pieces or block.kept else None
-        return [self.blocks.stop(block.index, echo=echo)]
+        return [self.blocks.stop(block.index, echo=block.echo() if block.pieces or block.kept else None)]
 
     def _last(self) -> int:
         """The block of a message without an index: the last one that is open, else a new one."""

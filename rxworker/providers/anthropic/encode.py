@@ -87,8 +87,7 @@ class HostedMessages:
         """
 
         def encoded(encoder: MessagesEncoder) -> Body:
-            known = self._remembered.tools
-            body = encode(self._model, request, encoder, known, self._max_tokens, time.time())
+            body = encode(self._model, request, encoder, self._remembered.tools, self._max_tokens, time.time())
             for name in self._without:
                 del body[name]
             body.setdefault("anthropic_version", self._version)
@@ -173,8 +172,7 @@ def encode(
         if moving and system and encoder.points:
             parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
         ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
-        most = 1 if moving else MAX_MARKS
-        body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
+        body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=1 if moving else MAX_MARKS)
     if "messages" not in options.extra:
         body["messages"] = encoder.messages(marks, container, moving)
     return body
@@ -299,8 +297,7 @@ def _ends(messages: Sequence[Encoded], moving: CachePoint) -> list[Place]:
     So the next request has a mark exactly where this one has its last, however many blocks have been added since.
     """
     users = [at for at, (role, _) in enumerate(messages[:-1], 1) if role == "user"]
-    places = (*users[-1:], len(messages))
-    return [(at, _end(*messages[at - 1]), moving) for at in places if at]
+    return [(at, _end(*messages[at - 1]), moving) for at in (*users[-1:], len(messages)) if at]
 
 
 def _end(role: str, blocks: Sequence[JsonObject]) -> int:

@@ -376,8 +376,7 @@ def mark_prefix(
     count = _count(texts) if isinstance(texts, list) else 0
     if isinstance(tools, Raw):  # none of them has a mark
         if "tools" in parts:
-            mark = to_json(cache_control(ttl))
-            marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], mark))
+            marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], to_json(cache_control(ttl))))
             count += 1
         return body | marked, MAX_MARKS - count
     listed = tools if isinstance(tools, list) else []

@@ -138,8 +138,7 @@ def encode_effort(model: str, thinking: int | str) -> JsonObject:
 
 def encode_output(output: OutputFormat) -> JsonObject:
     """The required form of the answer. Its schema is a text."""
-    schema = msgspec.json.encode(closed(output.schema)).decode()
-    described: JsonObject = {"schema": schema, "name": output.name}
+    described: JsonObject = {"schema": msgspec.json.encode(closed(output.schema)).decode(), "name": output.name}
     return {"type": "json_schema", "structure": {"jsonSchema": described}}
 
 

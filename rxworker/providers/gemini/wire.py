@@ -225,8 +225,7 @@ def read_block(feedback: Json) -> StopReason | None:
     if not reason or reason in ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"):
         return None
     message = text_of(feedback, "blockReasonMessage")
-    detail = f"{reason}: {message}" if message else reason
-    return StopReason(StopKind.CONTENT_FILTER, None, detail)
+    return StopReason(StopKind.CONTENT_FILTER, None, f"{reason}: {message}" if message else reason)
 
 
 def text_of(holder: Json, field: str) -> str:

@@ -95,8 +95,7 @@ class GeminiInteractionsDecoder(EventDecoder):
             self._started = word(interaction.id)
             self._has_begun = True
             model = word(interaction.model) or word(interaction.agent)
-            status = Status(ResponseStatus.STARTED, self._started or None, model or None)
-            events.append(status)
+            events.append(Status(ResponseStatus.STARTED, self._started or None, model or None))
 
     def _take_status(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         self._start(wire.WireInteraction(event.interaction_id), events)
@@ -134,8 +133,7 @@ class GeminiInteractionsDecoder(EventDecoder):
             echo = {TOKEN: self._token, OWNER: named or self.response_id}
         stop = wire.read_stop(status, called=self._called, malformed=self._malformed)
         response_id = named if named != self._started else None
-        ended = Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop, echo=echo)
-        events.append(ended)
+        events.append(Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop, echo=echo))
 
     # its steps
 

@@ -162,8 +162,7 @@ class Output(Step):
         else:
             self.stop(events)
             block_type = BlockType.IMAGE if kind == "image" else BlockType.OPAQUE
-            metadata = None if kind == "image" else OpaqueMetadata(kind)
-            self._open(events, block_type, metadata)
+            self._open(events, block_type, None if kind == "image" else OpaqueMetadata(kind))
             self._close(events, {CONTENT: delta, **self._marks()})
 
     def stop(self, events: Events) -> None:
@@ -246,8 +245,7 @@ class Call(Step):
             self.malformed = True
             events.append(Opaque(self.kind, step))
             return
-        call_id = word(step.get("id")) or made_id()
-        self._open(events, BlockType.TOOL_USE, ToolUseMetadata(call_id, name))
+        self._open(events, BlockType.TOOL_USE, ToolUseMetadata(word(step.get("id")) or made_id(), name))
 
     def take(self, delta: JsonObject, events: Events) -> None:
         """Take more of the arguments."""

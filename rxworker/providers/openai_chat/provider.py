@@ -88,9 +88,7 @@ class OpenAIChat(OpenAIService):
         dialect = self._dialect_at(request.url)
         info, host = self._cached, host_of(request.url)
         marks = info.caching == "marks" and info.vendor in dialect.cache_marks
-        points = takes_breakpoints(host, info)
-        new = MessagesEncoder(dialect, has_tools=bool(request.tools), breakpoints=points)
+        new = MessagesEncoder(dialect, has_tools=bool(request.tools), breakpoints=takes_breakpoints(host, info))
         caching = cache_settings(host, request, ("30m",), info)
-        known = self._remembered.tools
-        body = partial(encode, self.model, request, known=known, caching=caching, marks=marks)
+        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching, marks=marks)
         return self._remembered.encode(request.conversation.messages, new, body)

@@ -165,8 +165,7 @@ class ToolCalls:
                 text = "".join(call.pieces)
                 self._emit(Opaque("tool_call", {"id": call.wire_id, "arguments": text}))
             elif runs:
-                late = None if call.echo == call.started_echo else call.echo
-                self._emit(self._blocks.stop(index, stop, late))
+                self._emit(self._blocks.stop(index, stop, None if call.echo == call.started_echo else call.echo))
             else:
                 self._emit(self._blocks.abort(index, f"the response was cut: {raw}"))
         self._open = []
@@ -208,8 +207,7 @@ class ToolCalls:
         return known
 
     def _start(self, call: PendingCall) -> None:
-        is_text = call.echo == FREE_TEXT
-        metadata = ToolUseMetadata(call.wire_id or made_id(), call.name, is_text)
+        metadata = ToolUseMetadata(call.wire_id or made_id(), call.name, call.echo == FREE_TEXT)
         start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
         call.index, call.started_echo = index, call.echo

@@ -235,8 +235,7 @@ class Items:
         kind = wire.get("type")
         if type(kind) is not str:
             kind = ""
-        names = wire.get("id"), wire.get("call_id")
-        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, names)
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, (wire.get("id"), wire.get("call_id")))
         self.all.append(item)
         self._by_index[key if output_index is None else output_index] = item
         return item

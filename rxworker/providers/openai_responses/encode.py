@@ -128,9 +128,8 @@ def encode(
         ours = [SEALED] if thinks else []
         more: Json = [*ours, *(one for one in as_array(extra["include"]) if one not in ours)]
         extra = {**extra, "include": more}
-    whole = with_extra(body, extra)
     # ``None`` takes these out for every model, also for one that is not sent them.
-    return {k: v for k, v in whole.items() if v is not None or k not in ("store", "include")}
+    return {k: v for k, v in with_extra(body, extra).items() if v is not None or k not in ("store", "include")}
 
 
 class InputEncoder(MessageEncoder):

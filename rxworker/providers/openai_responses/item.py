@@ -328,8 +328,7 @@ class CallItem(Item, eq=False):
             call_id = self._call_id()
         if type(name) is not str:
             name = ""
-        metadata = ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL)
-        index = self._start_block(TOOL_USE, metadata, events)
+        index = self._start_block(TOOL_USE, ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL), events)
         if self.pieces:  # the name has come only now
             events.append(InputJsonDelta(index, "".join(self.pieces)))
         return index

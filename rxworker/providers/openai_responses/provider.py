@@ -59,8 +59,7 @@ class OpenAIResponses(OpenAIService):
         thinks, host, info = request.info.efforts != (), host_of(request.url), self._cached
         caching = cache_settings(host, request, LIFETIMES, info)
         new = InputEncoder(breakpoints=takes_breakpoints(host, info))
-        known = self._remembered.tools
-        body = partial(encode, self.model, request, known=known, caching=caching, thinks=thinks)
+        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching, thinks=thinks)
         return self._remembered.encode(request.conversation.messages, new, body)
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:

@@ -46,8 +46,7 @@ class Wire(Struct, frozen=True):
 
     def frames(self, reply: Reply, number: int, body: Json) -> list[bytes]:
         """The frames of a reply to a request, given its number and its parsed body."""
-        given = self.arguments(body if isinstance(body, dict) else {})
-        return self.render(reply, number=number, **given)
+        return self.render(reply, number=number, **self.arguments(body if isinstance(body, dict) else {}))
 
     def error_body(self, message: str) -> JsonObject:
         """The body of an answer that is an error of the server."""

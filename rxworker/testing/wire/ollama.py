@@ -53,8 +53,7 @@ def _messages(reply: Reply) -> list[JsonObject]:
     texts = [_message(piece) for piece in reply.pieces(reply.text)]
     calls: list[JsonObject] = []
     for place, call in enumerate(reply.tool_calls):
-        arguments = given_arguments(call.input)
-        function: JsonObject = {"index": place, "name": call.name, "arguments": arguments}
+        function: JsonObject = {"index": place, "name": call.name, "arguments": given_arguments(call.input)}
         named: JsonObject = {"id": call.id} if call.id else {}
         calls.append(_message(tool_calls=[{**named, "function": function}]))
     return [*thoughts, *texts, *calls]

@@ -62,8 +62,7 @@ def openai_chat_frames(
 
 def arguments_of(body: JsonObject) -> JsonObject:
     """The model that the body of a request names, and whether it requires the usage, as arguments."""
-    include_usage = as_object(body.get("stream_options")).get("include_usage") is True
-    return {**model_of(body), "include_usage": include_usage}
+    return {**model_of(body), "include_usage": as_object(body.get("stream_options")).get("include_usage") is True}
 
 
 def error_body(error: Error) -> JsonObject:

@@ -364,8 +364,7 @@ class TerminalApp(App[None]):
         ended = self.session.cancel()
         if ended is not None and not is_stuck:
             await asyncio.wait([ended], timeout=seconds)
-        totals = self.session.totals
-        usage = usage_line(totals.usage, self.session.worker.prices)
+        usage = usage_line(self.session.totals.usage, self.session.worker.prices)
         self.exit(return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None)
 
     # Signals, and the loss of the terminal.

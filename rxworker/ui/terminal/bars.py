@@ -314,8 +314,7 @@ class Composer(TextArea):
         folded, at = self.folded, self.cursor_location
         if not folded:
             return False
-        chosen = next((each for each in folded if each[0] <= at <= each[1]), folded[-1])
-        start, end = chosen
+        start, end = next((each for each in folded if each[0] <= at <= each[1]), folded[-1])
         text = escape(self.pastes[self.get_text_range(start, end)])
         self.replace(text, start, end, maintain_selection_offset=False)
         return True

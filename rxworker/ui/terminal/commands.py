@@ -215,8 +215,7 @@ class Commands:
         log = self._session.log
         match path.suffix:
             case ".jsonl":
-                lines = [line for info in stored.runs async for line in export_run(log, info.run_id)]
-                data = b"".join(lines)
+                data = b"".join([line for info in stored.runs async for line in export_run(log, info.run_id)])
             case ".html":
                 parts = [await self._html(info.run_id) for info in stored.runs]
                 data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")
@@ -249,8 +248,7 @@ class Commands:
 
     async def model_choices(self) -> list[Choice]:
         """The models that were given or used."""
-        now = model_name(self._session.worker.model)
-        return _choices("model", self._session.models, [now], "answers now")
+        return _choices("model", self._session.models, [model_name(self._session.worker.model)], "answers now")
 
     async def tool_choices(self) -> list[Choice]:
         """The tools, first those that are always allowed."""

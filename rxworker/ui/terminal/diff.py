@@ -108,8 +108,7 @@ def _changed(old: list[str], new: list[str]) -> Iterable[StyledLine]:
 def _compared(old: list[str], new: list[str]) -> Iterable[StyledLine]:
     styles = {"+": "added", "-": "removed", "@": "more", " ": "dim"}
     whole = max(len(old), len(new))
-    is_small = whole <= 2 * CONTEXT
-    diff = difflib.unified_diff(old, new, n=whole if is_small else CONTEXT, lineterm="")
+    diff = difflib.unified_diff(old, new, n=whole if whole <= 2 * CONTEXT else CONTEXT, lineterm="")
     for n, line in enumerate(diff):
         if n > 2 or (n == 2 and not line.startswith("@@")):  # the first hunk needs no heading
             sign = line[:1] or " "

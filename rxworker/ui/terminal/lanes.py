@@ -141,8 +141,7 @@ def note_of(record: events.Record) -> Iterable[Lane]:
     >>> [(lane.kind, lane.title, lane.text) for lane in note_of(record)]
     [('note', 'clock', 'it is late')]
     """
-    event = record.event
-    match event:
+    match record.event:
         case events.HookMessage(hook=hook, content=content, data=data):
             more = "" if data is None else f" {describe_json(data)}"
             return (_note(record, hook, content + more),)
@@ -179,8 +178,7 @@ def note_of(record: events.Record) -> Iterable[Lane]:
             text = f"{hook}: {reason}" if reason else hook
             return (_lane(record, "pause", "Paused", clean(text), "waiting"),)
         case events.RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":
-            title = "cancelled" if cause == "cancel" else "ended"
-            return (_note(record, title, reason.removeprefix(CANCELLED)),)
+            return (_note(record, "cancelled" if cause == "cancel" else "ended", reason.removeprefix(CANCELLED)),)
         case _:
             return ()
 

@@ -499,8 +499,7 @@ class TerminalSession:
                 run = await opened.recover(info.run_id, "resumed in the terminal")
                 break
             found = await opened.read(info)
-            records = [each for record in found.records for each in expand(record)]
-            shown.update(dict.fromkeys(lanes.feed(records)))
+            shown.update(dict.fromkeys(lanes.feed([each for record in found.records for each in expand(record)])))
             if info is stored.last or info.status != "paused":  # a resumed run continues the counts
                 totals += totals_of(found.state)
         self._use(opened, lanes, totals)

@@ -118,8 +118,7 @@ def item_row(item: BlockView, began: float, now: float) -> TraceRow:
     seconds = end - item.began
     if isinstance(item, CallView):
         name = f"⚙ {one_line(item.block.tool)}"
-        written = item.began if item.written is None else item.written
-        bars = [Bar("write", item.began - began, written - began)]
+        bars = [Bar("write", item.began - began, (item.began if item.written is None else item.written) - began)]
         if item.started is not None:
             seconds = end - item.started
             bars.append(Bar("bad" if is_bad else "run", item.started - began, end - began))

@@ -140,8 +140,7 @@ async def post_request(state: ServerState, protocol: UiProtocol, name: str, requ
 
 async def get_run_again(state: ServerState, name: str, request: WebRequest) -> None:
     """Watch a run from its first record."""
-    entry = await state.runs.of(request).find(request.params["id"])
-    await _send_again(state, request, entry, name)
+    await _send_again(state, request, await state.runs.of(request).find(request.params["id"]), name)
 
 
 async def _send_again(state: ServerState, request: WebRequest, entry: RunEntry, name: str) -> None:
@@ -356,8 +355,7 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     )
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
     equip(waiting.conversation, given.tools)
-    messages = (*texts, *given.messages)
-    return await runs.resume(waiting, decided, messages, shared_state=given.shared_state)
+    return await runs.resume(waiting, decided, (*texts, *given.messages), shared_state=given.shared_state)
 
 
 def _go_back(conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]) -> None:

@@ -335,8 +335,7 @@ async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that are kept, newest first; with parameters, those that match, also of the log."""
     query, runs = read_query(request, RunQuery), state.runs.of(request)
     if query == RunQuery():
-        listed = [msgspec.Raw(entry.encoded()) for entry in runs]
-        return json_response({"instance": state.instance, "runs": listed})
+        return json_response({"instance": state.instance, "runs": [msgspec.Raw(entry.encoded()) for entry in runs]})
     found, is_more = await runs.search(query)
     answer = {
         "instance": state.instance,
@@ -466,15 +465,13 @@ async def get_request(state: ServerState, request: WebRequest) -> web.Response:
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         raise ApiError(400, "no_record", "a record has a number, from 1")
     await entry.open()
-    sent = sent_request(entry, int(number), runs.worker_of(entry))
-    return bytes_response(entry.redact(encode_json(sent)))
+    return bytes_response(entry.redact(encode_json(sent_request(entry, int(number), runs.worker_of(entry)))))
 
 
 async def get_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream the records of a run after the last one that the client has; 204 if there are none left."""
     entry = await state.runs.of(request).find(request.params["id"])
-    given = request.headers.get("Last-Event-ID") or request.query.get("after")
-    after = read_last_event_id(given)
+    after = read_last_event_id(request.headers.get("Last-Event-ID") or request.query.get("after"))
     if entry.has_begun:
         await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
@@ -537,8 +534,7 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
     if entry.is_over and after and after >= entry.published.hub.last_seq:
         return web.Response(status=204)
     with state.streams.take(), state.streams.endless():
-        name = f"events {request.remote or ''}".strip()
-        followed = entry.followed(entry.frames, name, query.delivery)
+        followed = entry.followed(entry.frames, f"events {request.remote or ''}".strip(), query.delivery)
         await state.streams.follow(request, followed, after, entry.end_frame)
     return None
 

@@ -261,8 +261,7 @@ class Guard:
                 login page.
             ConnectionError: The client has disconnected.
         """
-        name = request.route
-        if name in PROBES:  # they come from the machine's own address, without a token
+        if request.route in PROBES:  # they come from the machine's own address, without a token
             return await handle(request)
         self._open_requests += 1
         try:

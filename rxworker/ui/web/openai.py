@@ -112,8 +112,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
     given = decode_body(data, read_response_request)
     runs = state.runs.of(request)
     if given.references:
-        items = await _items_of(runs, given.references)
-        given = decode_body(data, partial(read_response_request, items=items))
+        given = decode_body(data, partial(read_response_request, items=await _items_of(runs, given.references)))
     before = None if given.previous is None else await _continued(runs, given.previous)
     entry = await _begin(runs, given, before)
     if given.background:  # the run does not end with its client

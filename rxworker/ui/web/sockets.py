@@ -190,10 +190,8 @@ class Connection:
         with self.streams.take(entry):
             await entry.open()
             name = request.name or self.who
-            followed = follow_run(entry, entry.message, name, request.delivery)
-            await send_records(self, followed, request.after)
-        end = wire.RunEnd(request.run_id, entry.status, entry.reason)
-        await self._send(entry.redact(wire.socket_message(end)))
+            await send_records(self, follow_run(entry, entry.message, name, request.delivery), request.after)
+        await self._send(entry.redact(wire.socket_message(wire.RunEnd(request.run_id, entry.status, entry.reason))))
 
     async def _send_items(self, request: wire.WatchStream) -> None:
         try:

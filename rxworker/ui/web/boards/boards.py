@@ -876,8 +876,7 @@ def _unseen(run: Run[object] | Replica) -> Records:
             for record in expand(entry):
                 observer.on_next(record)
 
-        sink = Sink(push, observer.on_error, observer.on_completed)
-        return connect(run.entries(name="board"), sink, scheduler)
+        return connect(run.entries(name="board"), Sink(push, observer.on_error, observer.on_completed), scheduler)
 
     return Stage(subscribe)
 

@@ -260,8 +260,7 @@ def recovering_of(infos: Iterable[RunInfo], now: float) -> int:
 def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     """The processes that hold runs, those with the most first."""
     held = Counter(info.owner for info in infos if info.owner and info.lease_until > now)
-    owners = sorted(held.items(), key=lambda each: (-each[1], each[0]))
-    return [OwnerInfo(owner, runs) for owner, runs in owners]
+    return [OwnerInfo(owner, runs) for owner, runs in sorted(held.items(), key=lambda each: (-each[1], each[0]))]
 
 
 def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> dict[str, object]:

@@ -333,8 +333,7 @@ def _diagram(library: str, script: str) -> PageFile:
         "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
     )
     body = DIAGRAM_HTML + "".join(f"<script>{one}</script>" for one in scripts)
-    headers = {"Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"}
-    return _file(body.encode(), "text/html", headers)
+    return _file(body.encode(), "text/html", {"Content-Security-Policy": policy, "X-Frame-Options": "SAMEORIGIN"})
 
 
 STARTING, CLOSING, LOG_FAILED = "starting", "closing", "the log cannot be read"

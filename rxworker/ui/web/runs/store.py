@@ -66,8 +66,7 @@ class RunFeed:
             while not self._closed:
                 changed = self._changed
                 if self._newest is None:  # one for all clients
-                    listed = [msgspec.Raw(entry.encoded()) for entry in self._runs()]
-                    self._newest = socket_message(RunList(listed))
+                    self._newest = socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs()]))
                 yield self._newest
                 await asyncio.sleep(PERIOD - clock() % PERIOD)  # all clients continue together
                 await changed.wait()
@@ -216,8 +215,7 @@ class RunStore:
 
     def conversation_of(self, run: Run[object]) -> ConversationEntry | None:
         """Return the conversation of the run's session, if it is known."""
-        every = self._conversations.values()
-        return next((e for e in every if e.has_session and e.session is run.session), None)
+        return next((e for e in self._conversations.values() if e.has_session and e.session is run.session), None)
 
     def feed(self, owner: str | None) -> RunFeed:
         """Return the list of one user's runs, for listeners."""
@@ -246,8 +244,7 @@ class RunStore:
             ApiError: Too many runs are running, or the server is stopping.
         """
         self.check_open()
-        entries = self._entries.values()
-        on = [e.conversation.owner for e in entries if e.is_running_here and not e.is_added]
+        on = [e.conversation.owner for e in self._entries.values() if e.is_running_here and not e.is_added]
         limits = [(len(on), self.settings.max_runs, "runs")]
         if owner is not None:
             limits.insert(0, (on.count(owner), self.settings.max_runs_per_user, "of your runs"))
@@ -438,8 +435,7 @@ class RunStore:
         owner, id_ = self.owner_of(info), conversation_id(info)
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
-            branch = branch_in(info.row.labels)
-            conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch)
+            conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch_in(info.row.labels))
             conversation.marks = StoredMarks.of(info.row.labels).marks
         return RunEntry(info, conversation, self.settings, log)
 

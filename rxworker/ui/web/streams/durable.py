@@ -62,8 +62,7 @@ async def answer_stream(request: WebRequest, source: MessageStream, streams: Str
     query = read_stream_query(request)
     page = await (source.tail() if query.offset == "now" else source.read(query.start))
     if query.live == "sse":
-        events = stream_events(source, page, query.cursor)
-        await streams.send(request, events, events_headers(source))
+        await streams.send(request, stream_events(source, page, query.cursor), events_headers(source))
         return None
     if query.live == "long-poll":
         if not page.messages and not page.is_closed:
@@ -212,8 +211,7 @@ async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "
     deadline = loop.time() + EVENTS
     first_cursor = int(next_cursor(cursor))
     while True:
-        now = str(max(first_cursor, current_cursor()))
-        yield page_events(source, page, now)
+        yield page_events(source, page, str(max(first_cursor, current_cursor())))
         left = deadline - loop.time()
         if page.is_closed or left <= 0:
             return

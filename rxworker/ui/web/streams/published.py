@@ -211,8 +211,7 @@ class DurableItems:
             if size >= PAGE_BYTES:
                 break
         is_up_to_date = after >= hub.last_seq
-        is_closed = is_up_to_date and hub.ended
-        return StreamPage(messages, write_offset(epoch, after), is_up_to_date, is_closed)
+        return StreamPage(messages, write_offset(epoch, after), is_up_to_date, is_up_to_date and hub.ended)
 
     async def tail(self) -> StreamPage:
         """The end of the stream."""

@@ -160,8 +160,7 @@ class LogStream:
             raise ApiError(410, "gone_offset", message)
         self._at = at
         is_up_to_date = at[1] >= last
-        is_closed = is_up_to_date and info.status in ENDED
-        return StreamPage(messages, write_offset(*at), is_up_to_date, is_closed)
+        return StreamPage(messages, write_offset(*at), is_up_to_date, is_up_to_date and info.status in ENDED)
 
     async def tail(self) -> StreamPage:
         """The end of the stream.
