@@ -118,11 +118,10 @@ def account_json(summary: Summary, provider: Provider) -> JsonObject:
     """The summary as JSON, with tokens as the provider counts them."""
     stop, error = summary.stop_reason, summary.error
     counts = provider.counts(summary.usage or Usage())
-    calls = summary.tool_calls
     return {
         "text": summary.text,
         "thinking": summary.thinking,
-        "tool_calls": [{"id": c.id, "name": c.name, "input": c.input} for c in calls],
+        "tool_calls": [{"id": c.id, "name": c.name, "input": c.input} for c in summary.tool_calls],
         "stop_reason": {"kind": stop.kind.value, "raw": stop.raw} if stop else None,
         "usage": msgspec.to_builtins(counts),
         "error": {"code": _code(error.code), "message": error.message} if error else None,

@@ -219,8 +219,7 @@ class OpenConversation:
             return None
         if last.is_cut_off():
             return await self.recover(last.run_id, reason)
-        own = "" if run is None or run.state.status == "new" else run.id
-        if last.run_id not in (self._read, own):
+        if last.run_id not in (self._read, "" if run is None or run.state.status == "new" else run.id):
             if last.status in OPEN:
                 raise SessionBusyError(f"{last.run_id} of this session is running elsewhere")
         elif (last.status == "paused") == (self.paused is not None):  # it may have been dismissed elsewhere

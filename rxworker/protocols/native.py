@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import JsonObject
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
 from rxworker.protocols.common import type_name
@@ -88,8 +88,7 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
         members = msgspec.json.decode(data, type=JsonObject)
         match members:
             case {"event": {"type": str(kind)} as event} if kind not in _TAGS:
-                opaque: JsonObject = {"type": "opaque", "kind": kind, "raw": event}
-                return msgspec.convert({**members, "event": opaque}, Record)
+                return msgspec.convert({**members, "event": {"type": "opaque", "kind": kind, "raw": event}}, Record)
             case _:
                 return None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -153,8 +152,7 @@ def encode_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        plain: Json = msgspec.to_builtins(value, enc_hook=_placeholder, str_keys=True)
-        return encode_lenient(plain)
+        return encode_lenient(msgspec.to_builtins(value, enc_hook=_placeholder, str_keys=True))
 
 
 def _placeholder(value: object) -> object:

@@ -124,8 +124,7 @@ def merged_tools(ours: list[Json], theirs: Collection[Json]) -> list[Json]:
         if isinstance(tool, dict) and isinstance(tool.get("functionDeclarations"), list):
             made += _declarations(made, tool)
         elif isinstance(tool, dict) and tool.get("type") == "namespace":
-            members: Json = [_taken(made, member) for member in as_array(tool.get("tools"))]
-            made.append({**tool, "tools": members})
+            made.append({**tool, "tools": [_taken(made, member) for member in as_array(tool.get("tools"))]})
         else:
             place = _place(made, tool)
             if place is None:

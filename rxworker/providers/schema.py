@@ -170,8 +170,7 @@ def _as_closed(schema: JsonObject) -> JsonObject:
 
 def _as_strict(schema: JsonObject) -> JsonObject:
     if _is_object(schema):
-        names: Json = [*as_object(schema.setdefault("properties", {}))]
-        schema |= {"additionalProperties": False, "required": names}
+        schema |= {"additionalProperties": False, "required": [*as_object(schema.setdefault("properties", {}))]}
     schema.pop("default", None)
     if schema.get("format") not in FORMATS:
         schema.pop("format", None)

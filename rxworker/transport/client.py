@@ -78,11 +78,10 @@ def check_provider(provider: object) -> None:
         name = provider.__name__
         raise ConfigurationError(f"{name} is a class: give a model, for example {name}('name')")
     if not (hasattr(provider, "request") and hasattr(provider, "decoder")):
-        message = (
+        raise ConfigurationError(
             f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-5-5'), nor a model with "
             "stream()"
         )
-        raise ConfigurationError(message)
 
 
 @checks_arguments

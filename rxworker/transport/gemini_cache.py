@@ -231,8 +231,7 @@ class GeminiCacheTransport:
         """The answer to a request whose beginning gets a cache now, or cannot get one."""
         cache = self._known[one.key] = _Cache(until=self._clock() + self._ttl - EARLY)
         try:
-            chunks: list[bytes] = await self._transport.send(one.create).pipe(ops.to_list())
-            name = created_name(b"".join(chunks))
+            name = created_name(b"".join(await self._transport.send(one.create).pipe(ops.to_list())))
         except (HttpStatusError, TransportError) as error:
             name = None  # a later request tries it again, after a lifetime
             logger.warning("no cache was created, requests are sent whole: %s", reason_of(error))

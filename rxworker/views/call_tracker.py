@@ -92,12 +92,11 @@ class CallTracker:
         self._shown.add(native)
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
-        kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
         return ShownBlock(
             self._scope,
             shown,
             response,
-            kind,
+            BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE,
             name,
             is_free_text,
             call_id=native,

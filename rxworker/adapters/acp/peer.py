@@ -16,7 +16,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
-from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.redact import format_error, json_redactor, redact
 
@@ -252,8 +251,7 @@ class Peer:
             raise RpcError(INTERNAL_ERROR, f"{name} failed; the reason is on standard error") from error
 
     async def _refuse(self, number: Id, error: RpcError) -> None:
-        about: Json = {"code": error.code, "message": error.message}
-        await self._send({"id": number, "error": about})
+        await self._send({"id": number, "error": {"code": error.code, "message": error.message}})
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._connection.write(self._redact(encode_lenient({"jsonrpc": "2.0", **message})))

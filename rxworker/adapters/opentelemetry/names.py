@@ -280,8 +280,7 @@ class Recorder:
     def _message(self, message: Message) -> JsonObject:
         content = [block for block in message.content if not isinstance(block, CachePoint)]
         is_tool = bool(content) and all(isinstance(block, ToolResult) for block in content)
-        parts: list[Json] = [self._part(block) for block in content]
-        return {"role": "tool" if is_tool else message.role, "parts": parts}
+        return {"role": "tool" if is_tool else message.role, "parts": [self._part(block) for block in content]}
 
     def _part(self, block: Content) -> JsonObject:
         match block:

@@ -148,8 +148,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
             return
         self._calls = [function_call(waiting.call.id, waiting.call) for waiting in of_client]
         self.finish_reason = "tool_calls"
-        calls: list[Json] = [{"index": index, **call} for index, call in enumerate(self._calls)]
-        yield {"tool_calls": calls}
+        yield {"tool_calls": [{"index": index, **call} for index, call in enumerate(self._calls)]}
 
 
 def calls_of_client(pause: changes.ViewPause, tools: Container[str]) -> list[changes.WaitingCall]:

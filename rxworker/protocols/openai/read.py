@@ -330,9 +330,8 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
     output = _output(kept if kept.get("type") == "json_schema" else None)
     effort = given.reasoning.effort if given.reasoning else None
     options = _options(given, given.max_output_tokens, output, effort)
-    tools = [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())]
     return replace(
-        collector.request(given, options, tools),
+        collector.request(given, options, [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())]),
         background=bool(given.background),
         previous=given.previous_response_id,
         repeated=_repeated(given, options.tool_choice),

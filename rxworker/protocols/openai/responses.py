@@ -344,8 +344,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         yield known.event(f"response.mcp_call.{status}")
         error: Json = None
         if is_error:
-            content: Json = [{"type": "text", "text": text}]
-            error = {"type": "mcp_tool_execution_error", "content": content}
+            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
         yield known.done(status, output=text, error=error)
 
     def _pause(self, pause: changes.ViewPause) -> Iterator[JsonObject]:
@@ -362,9 +361,8 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         """The events of a call that the client makes. Its arguments are those after the hooks."""
         name, arguments = waiting.call.name, arguments_of(waiting.call.input)
         if waiting.id not in self._items:  # a call of the run that this one resumes
-            kind = BlockType.TOOL_USE
             yield from self._open(
-                changes.ShownBlock(changes.Scope(), waiting.id, "", kind, name, call_id=waiting.call.id)
+                changes.ShownBlock(changes.Scope(), waiting.id, "", BlockType.TOOL_USE, name, call_id=waiting.call.id)
             )
         known = self._items[waiting.id]
         if known.item["status"] != "in_progress":

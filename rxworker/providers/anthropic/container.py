@@ -76,8 +76,7 @@ def container_extra(extra: JsonObject, container: str | None) -> JsonObject:
     theirs = extra.get(CONTAINER)
     if container is None or not isinstance(theirs, dict):
         return extra
-    whole: JsonObject = {"id": container, **theirs}
-    return {**extra, CONTAINER: whole}
+    return {**extra, CONTAINER: {"id": container, **theirs}}
 
 
 class OwnCalls:

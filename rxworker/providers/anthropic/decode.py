@@ -479,8 +479,7 @@ def _ping(_: AnthropicDecoder, __: WirePing) -> Events:
 
 
 def _add(block: OpenBlock, delta: Any) -> Events:
-    kind: type[object] = delta.__class__
-    place = block.block_type, kind
+    place = block.block_type, delta.__class__
     if place in PLAIN:
         # Some proxies send the arguments with the start, and then again.
         return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
@@ -492,13 +491,11 @@ def _add(block: OpenBlock, delta: Any) -> Events:
 
 def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
     """The stream of a message that came whole, from a server that does not stream."""
-    head: JsonObject = {**message, "content": []}
-    frames: list[JsonObject] = [{"type": "message_start", "message": head}]
+    frames: list[JsonObject] = [{"type": "message_start", "message": {**message, "content": []}}]
     for index, block in enumerate(as_array(message["content"])):
         frames.append({"type": "content_block_start", "index": index, "content_block": block})
         frames.append({"type": "content_block_stop", "index": index})
-    stop: JsonObject = {name: message[name] for name in DELTA if name in message}
-    frames.append({"type": "message_delta", "delta": stop})
+    frames.append({"type": "message_delta", "delta": {name: message[name] for name in DELTA if name in message}})
     frames.append({"type": "message_stop"})
     return (SseFrame(msgspec.json.encode(frame)) for frame in frames)
 

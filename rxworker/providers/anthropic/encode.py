@@ -92,8 +92,7 @@ class HostedMessages:
                 del body[name]
             body.setdefault("anthropic_version", self._version)
             if betas:
-                names: list[Json] = [*map(str.strip, betas.split(","))]
-                body.setdefault("anthropic_beta", names)
+                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
             return body
 
         return self._remembered.encode(request.conversation.messages, MessagesEncoder(), encoded)

@@ -194,8 +194,7 @@ def encode_compaction(tokens: int) -> JsonObject:
             f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up "
             "(https://platform.claude.com/docs/en/build-with-claude/compaction)"
         )
-    trigger: JsonObject = {"type": "input_tokens", "value": tokens}
-    return {"edits": [{"type": "compact_20260112", "trigger": trigger}]}
+    return {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": tokens}}]}
 
 
 def encode_thinking(thinking: int | str | None) -> JsonObject:

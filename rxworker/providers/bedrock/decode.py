@@ -202,8 +202,7 @@ class OpenBlock(Struct):
     def echo(self) -> JsonObject | None:
         """The content block that the next request repeats; ``None`` if it can be made from what the block holds."""
         if self.sealed:
-            whole: JsonObject = {"redactedContent": base64.b64encode(self.sealed).decode()}
-            return {"reasoningContent": whole}
+            return {"reasoningContent": {"redactedContent": base64.b64encode(self.sealed).decode()}}
         if self.first is None:
             return None
         more: JsonObject = {}

@@ -163,8 +163,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
     names = {tool.name for tool in tools}
     for name in dict.fromkeys(safe_name(call.name) for message in messages for call in message.tool_calls):
         if name not in names:
-            anything: JsonObject = {"json": {"type": "object"}}
-            encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
+            encoded.append({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}})
     if encoded and choice.mode == "none":
         raise ConfigurationError(
             "Converse takes a conversation with calls only together with their tools, and cannot forbid the model to "
@@ -296,8 +295,7 @@ def _text(block: Text | Refusal, own: bool) -> JsonObject | None:
     if not block.text.strip():  # Bedrock refuses text without a letter
         return None
     if own and isinstance(block, Text) and block.citations:
-        texts: list[Json] = [{"text": block.text}]
-        cited: JsonObject = {"content": texts, "citations": [*block.citations]}
+        cited: JsonObject = {"content": [{"text": block.text}], "citations": [*block.citations]}
         return {"citationsContent": cited}
     return {"text": block.text}
 
@@ -307,8 +305,7 @@ def _thinking(block: Thinking, own: bool) -> JsonObject | None:
         return None
     if block.echo:
         return block.echo
-    sealed: JsonObject = {"text": block.text, "signature": block.signature}
-    return {"reasoningContent": {"reasoningText": sealed}}
+    return {"reasoningContent": {"reasoningText": {"text": block.text, "signature": block.signature}}}
 
 
 def _call(block: ToolCall, _: bool) -> JsonObject:

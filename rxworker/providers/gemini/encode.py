@@ -192,8 +192,7 @@ def encode(model: str, request: Request) -> Body:
     tools, options = request.tools, request.options
     system, messages = split_system(request.conversation)
     since_3 = bool(_SINCE_3.search(model))
-    contents: list[Json] = list(encode_contents(messages, since_3))
-    body: Body = {"contents": contents}
+    body: Body = {"contents": list(encode_contents(messages, since_3))}
     if system:
         body["systemInstruction"] = {"role": "user", "parts": [{"text": system}]}
     if tools:

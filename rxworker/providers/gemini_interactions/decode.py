@@ -203,8 +203,7 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     @staticmethod
     def _last_frame(response: JsonObject) -> SseFrame:
-        event: JsonObject = {"event_type": "interaction.completed", "interaction": response}
-        return SseFrame(msgspec.json.encode(event))
+        return SseFrame(msgspec.json.encode({"event_type": "interaction.completed", "interaction": response}))
 
     _handlers: ClassVar[Handlers] = {
         "interaction.created": _take_created,

@@ -133,8 +133,7 @@ class Choice:
         if delta is not None:
             self._take_delta(delta)
         elif wire.content_filter_offsets is not None:
-            offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
-            self._emit(Opaque("content_filter", offsets))
+            self._emit(Opaque("content_filter", {"choice": wire.index, "offsets": wire.content_filter_offsets}))
         if wire.finish_reason:  # some servers send an empty one with every piece
             self._reason = wire
             self.end()

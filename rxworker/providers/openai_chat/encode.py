@@ -253,8 +253,7 @@ def _with_mark(part: Part, mark: JsonObject) -> Part:
     """
     messages = decode_messages(b"[%b]" % part) if isinstance(part, bytes) else [part]
     content = messages[-1].get("content")
-    text: JsonObject = {"type": "text", "text": content}
-    blocks: Json = [text] if isinstance(content, str) else content
+    blocks: Json = [{"type": "text", "text": content}] if isinstance(content, str) else content
     last = blocks[-1] if isinstance(blocks, list) and content else None
     if not isinstance(blocks, list) or not isinstance(last, dict):
         return part
@@ -351,8 +350,7 @@ def _of_result(block: ToolResult, encode: Callable[[object], list[JsonObject]]) 
     if isinstance(block.content, str):
         return []
     shown = [p for one in block.content if not isinstance(one, Text) for p in encode(one)]
-    label: JsonObject = {"type": "text", "text": f"From the result of call {block.tool_use_id}:"}
-    return [label, *shown] if shown else []
+    return [{"type": "text", "text": f"From the result of call {block.tool_use_id}:"}, *shown] if shown else []
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:

@@ -486,8 +486,7 @@ class OpenAIResponsesDecoder(EventDecoder):
     @staticmethod
     def _last_frame(response: JsonObject) -> SseFrame:
         kind = f"response.{response.get('status')}"
-        event: JsonObject = {"type": kind if kind in LAST else LAST[0], "response": response}
-        return SseFrame(msgspec.json.encode(event))
+        return SseFrame(msgspec.json.encode({"type": kind if kind in LAST else LAST[0], "response": response}))
 
     # Those of its items are in `ITEM_HANDLERS`.
     _handlers: ClassVar[Handlers] = {

@@ -418,8 +418,7 @@ def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
     if options.thinking is not None:
         body["reasoning"] = {"effort": effort(options.thinking)}
     if options.compact_at is not None:  # openai 3.57: responses/response_create_params.py
-        compaction: JsonObject = {"type": "compaction", "compact_threshold": options.compact_at}
-        body["context_management"] = [compaction]
+        body["context_management"] = [{"type": "compaction", "compact_threshold": options.compact_at}]
     if options.output is not None:
         body["text"] = {"format": {"type": "json_schema", **answer_schema(options.output)}}
     return body

@@ -268,8 +268,7 @@ class Item(Struct, eq=False):
         return self._start_block(block_type, self._metadata(block_type), events)
 
     def _start_block(self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]) -> int:
-        echo: JsonObject = {"type": self.kind, PLACE: self.key}
-        start = self.blocks.start(block_type, metadata, echo)
+        start = self.blocks.start(block_type, metadata, {"type": self.kind, PLACE: self.key})
         self.open = start.index
         events.append(start)
         return start.index

@@ -183,8 +183,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     failures: list[Event] = []
     for error in sent_errors(reply):  # reported twice, as by the real service
         code = code_of(error, ERROR_WORDS) or error.kind
-        body: JsonObject = {"code": code, "message": error.message}
-        failed: JsonObject = {**head, "status": "failed", "error": body}
+        failed: JsonObject = {**head, "status": "failed", "error": {"code": code, "message": error.message}}
         failures += [event("error", error_body(error)), event("response.failed", response=failed)]
     return sent(reply, events, [(item.begins, item.ends) for item in items], [_last(reply, head, items)], failures)
 

@@ -397,14 +397,13 @@ class ConversationScreen(Screen[None]):
         question = self.session.waiting_question
         edit = None if question else edit_of(call.input, self.session.worker.workspace)
         reason = reason if question is None else str(question)
-        can_allow = self.session.opened.pending.allowable is not None
         screen = ApprovalScreen(
             call,
             reason,
             max(0, others),
             edit,
             schema=self.session.schema_of(call.name),
-            can_allow=can_allow,
+            can_allow=self.session.opened.pending.allowable is not None,
             question=question,
         )
         app_of(self).push_screen(screen, self._decided)

@@ -250,8 +250,7 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
             continue
         if before is None:
             worker = runs.worker_of(entry)
-            sent = given.sent if worker is None else worker.mapped(given.sent)
-            if not _begins_with(sent, _kept_of(entry).sent):
+            if not _begins_with(given.sent if worker is None else worker.mapped(given.sent), _kept_of(entry).sent):
                 continue
             await entry.open()
             if not all(_is_made(call, made, entry) for call in entry.pending.calls if call.id in names):

@@ -220,8 +220,7 @@ class DurableItems:
 
     async def wait(self, offset: str) -> bool:
         """Wait for an item after an offset, or the end of the stream."""
-        watch = self._entry.watch(self._after(offset), "latest", "durable stream")
-        async with aclosing(watch.batches()) as batches:
+        async with aclosing(self._entry.watch(self._after(offset), "latest", "durable stream").batches()) as batches:
             try:
                 async for batch in batches:
                     if any(isinstance(record.event, Item) for record in batch):
