@@ -109,9 +109,7 @@ def datas_of(frames: Sequence[SseFrame]) -> list[bytes]:
 
 def has_event(frames: Sequence[SseFrame], name: str) -> bool:
     """Whether one of the frames has this name."""
-    if isinstance(frames, SseRun):
-        return frames.has(name)
-    return any(frame.event == name for frame in frames)
+    return frames.has(name) if isinstance(frames, SseRun) else any(frame.event == name for frame in frames)
 
 
 @lru_cache(maxsize=64)  # a provider has a dozen

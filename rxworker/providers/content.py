@@ -64,9 +64,7 @@ def data_url(block: Image | Document) -> str:
     >>> data_url(Image(data="AAAA"))
     'data:image/png;base64,AAAA'
     """
-    if block.url:
-        return block.url
-    return f"data:{block.media_type};base64,{_data(block)}"
+    return block.url or f"data:{block.media_type};base64,{_data(block)}"
 
 
 def flat(parts: list[JsonObject]) -> Json:

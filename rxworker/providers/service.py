@@ -491,9 +491,7 @@ def may_retry(status: int, headers: Mapping[str, str]) -> bool:
     (True, False)
     """
     word = headers.get("x-should-retry", "").strip().lower()
-    if word in ("true", "false"):
-        return word == "true"
-    return kind_of(status) in RETRYABLE_KINDS
+    return word == "true" if word in ("true", "false") else kind_of(status) in RETRYABLE_KINDS
 
 
 def _number(value: str | None) -> float | None:

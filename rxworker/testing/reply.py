@@ -205,9 +205,7 @@ def to_reply(answer: Reply | str) -> Reply:
 
 def input_text(block: ToolCall) -> str:
     """The arguments of a call as the JSON text that a provider streams."""
-    if isinstance(block.input, str):
-        return block.input
-    return msgspec.json.encode(block.input).decode()
+    return block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
 
 
 BLOCK_TYPES: dict[type[ReplyBlock], BlockType] = {Thinking: BlockType.THINKING, Text: BlockType.TEXT}

@@ -214,9 +214,7 @@ def finish_reason(stop: StopReason | None) -> str:
     >>> finish_reason(StopReason(StopKind.MAX_TOKENS)), finish_reason(None)
     ('length', 'error')
     """
-    if stop is None:
-        return "error"
-    return FINISH.get(stop.kind) or stop.raw or "error"
+    return "error" if stop is None else FINISH.get(stop.kind) or stop.raw or "error"
 
 
 class Recorder:
@@ -311,9 +309,7 @@ class Recorder:
                 return {"type": "cache_point"}
 
     def _result(self, content: ResultContent) -> Json:
-        if isinstance(content, str):
-            return self._text(content)
-        return [self._part(block) for block in content]
+        return self._text(content) if isinstance(content, str) else [self._part(block) for block in content]
 
 
 def _medium(block: Image | Document | Audio) -> JsonObject:

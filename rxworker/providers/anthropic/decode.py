@@ -484,9 +484,7 @@ def _add(block: OpenBlock, delta: Any) -> Events:
         # Some proxies send the arguments with the start, and then again.
         return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
     adder = ADDERS.get(place)
-    if adder:
-        return adder(block, delta)
-    return [Opaque("content_block_delta", msgspec.to_builtins(delta))]
+    return adder(block, delta) if adder else [Opaque("content_block_delta", msgspec.to_builtins(delta))]
 
 
 def whole_frames(message: JsonObject) -> Iterator[SseFrame]:

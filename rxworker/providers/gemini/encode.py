@@ -292,9 +292,7 @@ def _refused(block: Refusal, _: bool) -> list[JsonObject]:
 
 
 def _thought(block: Thinking, own: bool) -> list[JsonObject]:
-    if not own:
-        return []
-    return [part | {"thought": True} for part in split(block.text, block.echo)]
+    return [part | {"thought": True} for part in split(block.text, block.echo)] if own else []
 
 
 def _made(block: Image | Document, own: bool) -> list[JsonObject]:

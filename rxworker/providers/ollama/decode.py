@@ -69,9 +69,7 @@ def read_usage(line: WireLine) -> Usage | None:
     {'eval_count': 2}
     """
     raw: JsonObject = {name: number for name in NUMBERS if (number := getattr(line, name)) is not None}
-    if not raw:
-        return None
-    return Usage(line.prompt_eval_count, line.eval_count, raw=raw)
+    return Usage(line.prompt_eval_count, line.eval_count, raw=raw) if raw else None
 
 
 def numbers(raw: JsonObject) -> list[int | None]:

@@ -138,9 +138,7 @@ def block_type_of(item: JsonObject) -> BlockType:
 def waits_for_client(item: JsonObject) -> bool:
     """Whether the client must answer it, though it is not a call of one of its tools."""
     kind = item.get("type")
-    if kind == "tool_search_call":
-        return item.get("execution") == "client"
-    return kind in CLIENT_CALLS
+    return item.get("execution") == "client" if kind == "tool_search_call" else kind in CLIENT_CALLS
 
 
 def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObject]]:

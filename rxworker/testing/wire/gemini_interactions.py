@@ -88,17 +88,14 @@ def _step(reply: Reply, block: ReplyBlock) -> tuple[JsonObject, list[JsonObject]
     if isinstance(block, Text):
         return {"type": "model_output"}, _texts(reply, block.text)
     if isinstance(block, Thinking):
-        summary: list[JsonObject] = []
-        for text in _texts(reply, block.text):
-            summary.append({"type": "thought_summary", "content": text})
+        texts = _texts(reply, block.text)
+        summary: list[JsonObject] = [{"type": "thought_summary", "content": text} for text in texts]
         if block.signature:
             summary.append({"type": "thought_signature", "signature": block.signature})
         return {"type": "thought"}, summary
     call: JsonObject = {"type": "function_call", "id": block.id, "name": block.name}
-    arguments: list[JsonObject] = []
-    for piece in reply.pieces(input_text(block)):
-        arguments.append({"type": "arguments_delta", "arguments": piece})
-    return {**call, "arguments": {}}, arguments
+    pieces = reply.pieces(input_text(block))
+    return {**call, "arguments": {}}, [{"type": "arguments_delta", "arguments": piece} for piece in pieces]
 
 
 def _texts(reply: Reply, text: str) -> list[JsonObject]:
