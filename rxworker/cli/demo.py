@@ -375,9 +375,8 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
     text = Text.assemble((f"{clean(question)}\n", "bold"))
     blocks = [b for b in view.blocks() if b.block.block_type in TEXT_KINDS and not b.block.choice]
     for item in [b for b in blocks if b.pieces and b.stage != "retracted"][-MAX_BLOCKS:]:
-        style = STYLES[TEXT_KINDS[item.block.block_type]]
         piece = "".join(item.pieces[-MAX_CHARACTERS:])[-MAX_CHARACTERS:]
-        text.append("\n" + clean(piece).strip("\n"), style=style)
+        text.append("\n" + clean(piece).strip("\n"), style=STYLES[TEXT_KINDS[item.block.block_type]])
     room = max(1, height - 2)
     lines = text.wrap(console, max(1, width - 4))
     return Panel(Text("\n").join(lines[-room:]), title="text", title_align="left", width=width, height=height)

@@ -137,9 +137,8 @@ class ServedResponse(Struct, frozen=True):
         >>> ServedResponse.from_status(429, headers={"retry-after": "1"}, body={"error": "slow down"}).body
         (b'{"error":"slow down"}',)
         """
-        kind = {"content-type": CONTENT_TYPES[".json"]}
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return cls((data,), status, {**kind, **(headers or {})}, **faults)
+        return cls((data,), status, {"content-type": CONTENT_TYPES[".json"], **(headers or {})}, **faults)
 
     @classmethod
     def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> ServedResponse:

@@ -139,10 +139,9 @@ class ServedTool:
 
     def result(self, entry: RunEntry) -> JsonObject:
         """The result of a run that has ended."""
-        state = entry.run.state
         if entry.status != "finished":
             return self.failure(entry, f"The run failed: {redact(entry.reason)}")
-        text = answer_of(state.conversation)
+        text = answer_of(entry.run.state.conversation)
         if self.output is None:
             return self._result(entry, text)
         if complaint := self.output.complaint(text):

@@ -53,9 +53,8 @@ class CallParts:
         """The model begins to write a call."""
         block = change.block
         self._calls[block.id] = _Call()
-        encoding = "text" if block.is_free_text else None
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE or None
-        yield wire.ToolInputStart(block.id, block.tool, encoding, is_provided)
+        yield wire.ToolInputStart(block.id, block.tool, "text" if block.is_free_text else None, is_provided)
 
     def grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
         """A call has more arguments."""
