@@ -13,6 +13,7 @@ from rxworker.boards.panel import (
     PanelState,
     cell,
     columns_of,
+    dated,
     lanes_of,
     number,
     ranked,
@@ -85,7 +86,7 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, object]) -> str
         if panel.view == "bar" and most > 0:
             share = f"{100 * max(each, 0) / most if isinstance(each, int | float) else 0:.1f}%"
             bar = f'<td style="width:10em"><div style="height:.8em;width:{share};background:{COLOURS[0]}"></div></td>'
-        rows.append(f"<tr><td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
+        rows.append(f"<tr><td{style}>{_text(dated(name))}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
     more = f"<small>and {len(value) - MAX_SHOWN} more</small>" if len(value) > MAX_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 

@@ -33,6 +33,8 @@ MAX_RUNS = 10_000
 """The maximum number of runs whose labels a group keeps: of further ones the oldest are dropped."""
 LONGEST = 200
 """The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
+STEP = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)Z/PT(\d+[HM])")
+"""A step of time in the name of a group, an interval of ISO 8601."""
 BETWEEN = " · "
 """Between the names of several groups."""
 
@@ -486,8 +488,8 @@ def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple
     [('b', 3), ('c', 2)]
     """
     items = [*cast("Mapping[str, float | str | None]", state.value).items()]
-    if all("Z/PT" in name for name, _ in items):
-        return sorted(items)[-most:]
+    if all(STEP.search(name) for name, _ in items):
+        return sorted(sorted(items, key=lambda item: STEP.findall(item[0])[-1])[-most:])
 
     def rank(item: tuple[str, float | str | None]) -> tuple[bool, float]:
         name, value = item
@@ -580,11 +582,20 @@ def number(value: object, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def dated(name: str) -> str:
+    """A name whose steps of time are written as users read them, in UTC.
+
+    >>> dated("acme · 2026-11-26T07:00Z/PT1H"), dated("2026-11-26T00:00Z/PT24H")
+    ('acme · 2026-11-26 07:00', '2026-11-26')
+    """
+    return STEP.sub(lambda found: found[1] if found[3] == "24H" else f"{found[1]} {found[2]}", name)
+
+
 def cell(name: str, value: object) -> str:
     """A value of a column of a table as users see it: `cost` is money, and `seconds` are a duration."""
     if isinstance(value, float) and abs(value) < MAX_DIGITS and name in ("cost", "seconds"):
         return money(value) if name == "cost" else number(value, "s")
-    return number(value)
+    return number(dated(value) if isinstance(value, str) else value)
 
 
 def read_name(what: str, name: str, title: str) -> str:

@@ -13,6 +13,7 @@ from rxworker.boards.panel import (
     PanelState,
     cell,
     columns_of,
+    dated,
     lanes_of,
     number,
     ranked,
@@ -140,4 +141,4 @@ def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
 
 def _name(name: str) -> str:
     """A name in one line: it may be what a model has written."""
-    return " ".join(name.split())
+    return " ".join(dated(name).split())

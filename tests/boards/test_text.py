@@ -59,6 +59,12 @@ def shown(view: View, value: Any, **more: Any) -> list[str]:
         ("number", None, ["P  ..."]),
         ("number", 2.5, ["P  2.5 s"]),
         ("number", {"a": 1, "bb": 2}, ["P", "  a   1 s", "  bb  2 s"]),
+        (
+            "number",
+            {"a · 2026-11-26T07:00Z/PT1H": 1, "2026-11-26T00:00Z/PT24H": 2},
+            ["P", "  2026-11-26            2 s", "  a · 2026-11-26 07:00  1 s"],
+        ),
+        ("table", [{"hour": "2026-11-26T07:00Z/PT1H"}], ["P", "  hour", "  2026-11-26 07:00"]),
         ("bar", {"a": 2, "b": 0, "c": -1}, None),
         ("text", "one\n two", ["P  one two"]),
         ("table", [], ["P"]),
@@ -87,6 +93,14 @@ def test_a_line_a_limit_and_an_error_are_shown() -> None:
 def test_many_groups_and_rows_are_cut_and_it_is_reported() -> None:
     assert shown("bar", {f"g{n}": n for n in range(30)})[-1] == "  and 10 more"
     assert shown("table", [{"n": n} for n in range(30)])[-1] == "  and 10 earlier ones"
+
+
+def test_of_many_steps_of_time_in_groups_the_newest_are_shown() -> None:
+    steps = {f"{group} · 1970-01-{day}T00:00Z/PT24H": day for group in "ab" for day in range(10, 30)}
+    lines = shown("bar", steps)
+    assert [line.split()[:3] for line in lines[1:-1]] == [
+        [group, "·", f"1970-01-{day}"] for group in "ab" for day in range(20, 30)
+    ]
 
 
 async def test_a_log_is_folded_in_the_order_of_time_also_where_runs_overlap() -> None:
