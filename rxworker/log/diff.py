@@ -31,8 +31,9 @@ from rxworker.events import (
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
+from rxworker.log.values import RunRow, with_figures
 from rxworker.messages import Message
-from rxworker.providers.models import cost_of
+from rxworker.messages.settings import shared_fields
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import RunStatus
 
@@ -185,16 +186,9 @@ async def _stored(log: EventLog, run_id: str) -> list[Record]:
 
 
 def _totals(run_id: str, state: RunState) -> RunTotals:
-    usage = state.usage
-    return RunTotals(
-        run_id,
-        state.status,
-        state.turns,
-        state.all_tool_calls,
-        usage.input_tokens or 0,
-        usage.output_tokens or 0,
-        cost_of(state.usage_by_model, state.prices).known,
-    )
+    figures = shared_fields(with_figures(RunRow(), state), RunTotals)
+    figures.update(run_id=run_id, status=state.status)
+    return RunTotals(**figures)
 
 
 def _compared(records: Iterable[Record]) -> Iterator[Record]:

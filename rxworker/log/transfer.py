@@ -216,23 +216,16 @@ async def fork_run(
     begin = Fork(run_id, seq, recorded_labels(given), info.row.worker)
     fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), begin)
     state = fold_run(records_of(entries, run_id))
+    copied, of_source = with_figures(RunRow(), state), info.row
     row = replace(
-        with_figures(info.row, state),
-        status="running",
+        copied,
+        title=of_source.title,
+        worker=of_source.worker,
+        priority=of_source.priority,
         labels=given,
         fork_of=run_id,
-        copied=with_figures(RunRow(), state),
-        outer="",
-        resumes="",
-        reason="",
-        cause="",
-        recoveries=0,
-        allowed=(),
-        imported=0,
-        end=0,
-        began=0.0,
-        ended=0.0,
-        held=_results_at(entries, later, info.row, run_id),
+        copied=copied,
+        held=_results_at(entries, later, of_source, run_id),
     )
     await _store(log, new, row, [*entries, *entries_of([fork], 1)])
     return new
