@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import PauseState
@@ -370,22 +369,13 @@ def result_of(
     A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no
     watcher receives them.
     """
-    text = answer_of(state.conversation)
-    pause = state.pause
-    result: RunResult[T] = RunResult(
-        conversation=state.conversation,
-        text=text,
-        usage=state.usage,
-        turns=state.turns,
-        stop_reason=state.stop_reason,
-        run_id=run_id,
-        shared_state=state.shared_state,
-    )
+    text, pause = answer_of(state.conversation), state.pause
+    carried = shared_fields(state, Finished if pause is None else Paused)
+    carried.update(text=text, usage=state.usage, run_id=run_id)
     if pause is None:
         if output is not None and not output.complaint(text):
-            result = replace(result, output=output.decode(text))
-        return Finished(**asdict(result))
-    carried = shared_fields(state, Paused) | asdict(result)
+            carried["output"] = output.decode(text)
+        return Finished(**carried)
     carried["tool_calls"] = state.all_tool_calls
     return Paused(
         **carried,
