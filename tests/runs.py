@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from rxworker import Run, RunResult
+from rxworker import Finished, Run, RunResult
 from rxworker.errors import RxWorkerError
 from rxworker.events import Record
+
+T = TypeVar("T")
 
 
 def records_of(run: Run[Any]) -> list[Record]:
@@ -36,3 +40,16 @@ async def reached(run: Run[Any], kind: type[object]) -> Record:
 def results_of(result: RunResult[Any]) -> list[str]:
     """The texts of the results of its tools."""
     return [result.text for message in result.conversation.messages for result in message.tool_results]
+
+
+async def finish_of(run: Awaitable[RunResult[T]]) -> Finished[T]:
+    """Wait for a run that finishes."""
+    finished = await run
+    assert isinstance(finished, Finished)
+    return finished
+
+
+async def settle(steps: int = 20) -> None:
+    """Let everything that is ready happen."""
+    for _ in range(steps):
+        await asyncio.sleep(0)

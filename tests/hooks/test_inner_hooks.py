@@ -19,6 +19,7 @@ from rxworker.hooks.registry import chain
 from rxworker.testing import ScriptedModel, call, call_context
 from rxworker.tools.coroutines import pass_through
 from rxworker.turn.result import Paused
+from tests.pauses import pause_of
 
 
 class Till:
@@ -67,8 +68,7 @@ async def test_what_is_allowed_to_a_hook_of_hooks_is_allowed_to_no_other_hook(ma
 
     till = Till()
     session = till.session(make(), permit)
-    paused = await session.run("Hi")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.run("Hi"))
     assert paused.pause.hook == "library"
     again = await session.resume(paused, decisions=[ApproveAlways()])
     assert [*session.allowed] == [("pay", "library")]
@@ -85,8 +85,7 @@ async def test_the_hooks_after_a_hook_of_hooks_run_when_a_call_was_approved() ->
 
     till = Till()
     session = till.session(by_operator(), check)
-    paused = await session.run("Hi")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.run("Hi"))
     await session.resume(paused, decisions=[Approve()])
     assert till.paid == 0
 
@@ -106,8 +105,7 @@ async def test_the_hooks_after_one_that_has_removed_itself_run_when_a_call_was_a
 
     till = Till()
     session = till.session(once, ask, check)
-    paused = await session.run("Hi")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.run("Hi"))
     await session.resume(paused, decisions=[Approve()])
     assert till.paid == 0
 
@@ -126,8 +124,7 @@ async def test_a_verdict_has_the_name_of_the_outer_hook() -> None:
         await Till().session(outer).run("Hi")
     assert raised.value.hook == "outer"
     end = on_turn_end(from_operator(Hooks([check]).operator("on_turn_end"), name="end"))
-    paused = await Session(Worker(ScriptedModel(["Hi."]), hooks=[end])).run("Hi")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(Session(Worker(ScriptedModel(["Hi."]), hooks=[end])).run("Hi"))
     assert paused.pause.hook == "end"
     assert paused.pause.spared == (("end", 0),)
 

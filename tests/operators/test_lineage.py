@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import operators as ops
 
-from rxworker import Deny, Paused, Run, Worker, before_tool_call, tool, worker_tool
+from rxworker import Deny, Run, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import Event, PauseState, Record, RunPause, RunResume, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import Link, lineage, merge_runs
 from rxworker.testing import ScriptedModel, call
+from tests.pauses import pause_of
 from tests.seen import through
 
 
@@ -119,8 +120,7 @@ async def test_a_run_that_a_person_let_go_on_is_known(denied: bool) -> None:
     model = ScriptedModel([call("look", where="here"), "Nothing."])
     worker = Worker(model, tools=[look], hooks=[ask_first])
     first = worker.run("?")
-    paused = await first
-    assert isinstance(paused, Paused)
+    paused = await pause_of(first)
     decisions = {paused.pending[0].id: Deny()} if denied else None
     second = worker.resume(paused, decisions=decisions)
     links = await links_in(first, second)

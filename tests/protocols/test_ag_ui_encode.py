@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Deny, Limits, Paused, Worker, before_tool_call
+from rxworker import Deny, Limits, Worker, before_tool_call
 from rxworker.decisions import read_payload
 from rxworker.errors import RunCancelledError
 from rxworker.events import (
@@ -36,6 +36,7 @@ from rxworker.protocols.common import data_line
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
+from tests.pauses import pause_of
 from tests.protocols.story import OWN, booking, look, numbered, remove, start_call
 from tests.runs import told
 
@@ -182,8 +183,7 @@ async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_send_the_cal
     worker = Worker(ScriptedModel([call("remove", path="a"), "Kept."]), tools=[remove])
     run = worker.run("hi")
     events = encoded(await told(run))
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert interrupt["id"] == f"{run.id}:{paused.pending[0].id}"
     assert interrupt["toolCallId"] == paused.pending[0].id

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call
+from rxworker import Answer, Approve, Deny, Worker, before_tool_call
 from rxworker.events import Record, RunPause, ToolStart
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext
 from rxworker.hooks.points import BeforeToolCallVerdict
@@ -25,6 +25,7 @@ from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ClientTool
 from rxworker.worker import Decision
+from tests.pauses import pause_of
 from tests.protocols.story import look
 from tests.runs import told
 
@@ -159,8 +160,7 @@ async def test_a_client_runs_a_call_when_the_run_waits_for_it_and_with_those_arg
     records = await told(run)
     resumed: list[Record] = []
     if decision is not None:
-        paused = await run
-        assert isinstance(paused, Paused)
+        paused = await pause_of(run)
         assert paused.hook != "client_tool"
         name = next(each.id for each in paused.pending if each.name == "open_tab")
         resumed = await told(worker.resume(decisions={name: decision}))

@@ -34,9 +34,11 @@ def test_the_error_of_a_host_is_read(row: dict[str, Any]) -> None:
     read = OpenAIChat("m").error(row["status"], {}, json.dumps(row["body"]).encode())
     assert (read.kind, read.retryable) == (row["kind"], row["retryable"]), read.message
     assert "None" not in read.message
+    assert read.code == row.get("code", read.code)
+    assert row.get("says", "") in read.message
 
 
-# For each name in the rows the hosts of the tables; the last are those of one's own servers and of Google Cloud.
+# For each name in the rows the hosts of the tables; the last have no row there: one's own servers, and others.
 HOSTS: dict[str, set[str]] = {
     "anthropic": {"anthropic.com"},
     "azure": {"openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"},
@@ -55,7 +57,10 @@ HOSTS: dict[str, set[str]] = {
     "siliconflow": {"api.siliconflow.cn", "api.siliconflow.com"},
     "together": {"api.together.ai", "api.together.xyz"},
     "xai": {"api.x.ai"},
-    **{name: set[str]() for name in ("vertex", "vllm", "sglang", "llama.cpp", "lmstudio", "litellm", "ollama")},
+    **{
+        name: set[str]()
+        for name in ("vertex", "vllm", "sglang", "llama.cpp", "lmstudio", "litellm", "ollama", "perplexity")
+    },
 }
 
 

@@ -9,6 +9,7 @@ from rxworker.events import PausedCall, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.run import RunningCalls
+from tests.runs import settle
 from tests.tools.row import run_calls
 
 
@@ -57,12 +58,6 @@ def begin(early: RunningCalls, call: ToolCall, heard: list[object], place: int =
     before = len(early.begun)
     early.begin_early(PausedCall(place, call), heard.append)
     return len(early.begun) > before
-
-
-async def settle() -> None:
-    """Let everything that is ready happen."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_a_pure_call_runs_before_it_is_requested_and_is_not_run_again() -> None:

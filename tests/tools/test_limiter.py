@@ -12,6 +12,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, run_tools
 from rxworker.tools.run import Limiter, RunningCalls
+from tests.runs import settle
 from tests.tools.row import run_calls
 
 
@@ -23,8 +24,7 @@ class Diary:
 
     async def _work(self, name: str) -> str:
         self.lines.append(f"+{name}")
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle()
         self.lines.append(f"-{name}")
         return name
 

@@ -34,6 +34,8 @@ from mcp import types
 from mcp.server import Server
 
 from rxworker.tools import McpClient
+from tests.pauses import pause_of
+from tests.runs import finish_of
 
 FORM: JsonObject = {
     "type": "object",
@@ -231,8 +233,7 @@ async def test_a_stored_question_is_decided_about_by_another_process_and_accepte
     async with log, connected(small) as tools:
         first = Worker(model("book"), tools=tools, log=log)
         paused: Any = await first.run("go")
-        loaded = await Worker(model("book"), tools=tools, log=log).load(paused.run_id)
-        assert isinstance(loaded, Paused)
+        loaded = await pause_of(Worker(model("book"), tools=tools, log=log).load(paused.run_id))
         assert loaded.pause == paused.pause
         run = first.session.resume(loaded, decisions=[Approve({"guests": 2})])
         assert texts(await run) == [ACCEPTED]
@@ -441,8 +442,7 @@ async def test_a_form_of_a_tool_of_ones_own_is_checked_before_it_is_shown() -> N
         context.ask(Question("garden", "Which tree?", NESTED))
 
     worker = Worker(model("plant"), tools=[plant])
-    result = await worker.run("go")
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.run("go"))
     assert "the property 'a' is neither a text" in texts(result)[0]
 
 

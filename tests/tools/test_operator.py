@@ -15,6 +15,7 @@ from rxworker.operators.kernel import Sink, connect
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import CallItem, FinishedCall
 from rxworker.tools.run import CallScope
+from tests.runs import settle
 
 
 class Stage:
@@ -51,12 +52,6 @@ class Stage:
         for name in names:
             self.gates[name].set()
             await settle()
-
-
-async def settle() -> None:
-    """Let everything that is ready happen."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def call(name: str) -> ToolCall:

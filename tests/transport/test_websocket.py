@@ -28,6 +28,7 @@ from rxworker.providers.error_table import RETRYABLE_KINDS, ROWS, WORDS, key
 from rxworker.testing import Reply, call, openai_responses_frames, say, think
 from rxworker.transport import Client, HttpTransport, Retry, Transport, WebSocketTransport
 from rxworker.transport.base import PRESSURE
+from tests.runs import settle
 from tests.seen import until_end
 from tests.transport.socket_service import FULL, GONE, Cut, Service, error, serving
 from tests.transport.test_pressure import Gate
@@ -340,8 +341,7 @@ async def test_a_full_consumer_makes_the_service_wait() -> None:
         done = asyncio.get_running_loop().create_future()
         WebSocketTransport().send(request(service)).subscribe(count, done.set_exception, lambda: done.set_result(None))
         await until(lambda: gate.is_holding)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle(50)
         assert chunks[0] < 100_000  # the first event
         gate.open()
         await done

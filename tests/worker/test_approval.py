@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, before_tool_call, tool
+from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import RunPause, ToolStop
 from rxworker.hooks import Pause, Skip, ToolCallContext
@@ -19,6 +19,7 @@ from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext, ToolPolicy
 from rxworker.worker import Decision, load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import finish_of
 
 RAN: list[tuple[str, str]] = []
 
@@ -68,8 +69,7 @@ async def test_one_decision_for_each_call_and_no_call_waits_again() -> None:
     worker, paused = await paused_at_three()
     a, b, c = (call.id for call in paused.pending)
     run = worker.resume(decisions={a: Approve(input={"text": "A"}), b: Deny("not b"), c: Answer("c is known")})
-    result = await run
-    assert isinstance(result, Finished)
+    result = await finish_of(run)
     answers = result.conversation.messages[2].tool_results
     assert [(r.text, r.is_error) for r in answers] == [("noted A", False), ("not b", True), ("c is known", False)]
     assert [text for text, _ in RAN] == ["A"]

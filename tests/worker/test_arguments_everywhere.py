@@ -26,6 +26,7 @@ from rxworker.testing import Call, Reply, ScriptedModel
 from rxworker.testing.reply import reply_events, say
 from rxworker.tools import ToolContext, ToolPolicy
 from tests.log.test_recover import cut, upto
+from tests.pauses import pause_of
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"command": {"type": "string"}}}
 GIVEN: dict[str, JsonObject | None] = {
@@ -180,8 +181,7 @@ async def by_a_recovery(given: str, shell: Shell, hooks: Sequence[HookLike], eve
     """The process that has resumed the run ends before the first hook is asked."""
     log = MemoryLog()
     worker = Worker(model_of({"command": "cat"}), tools=[shell], hooks=[ask], log=log)
-    paused = await worker.run("Go.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("Go."))
     run = worker.resume(decisions={"x": Approve(input=given)})
     await run
     shell.received.clear()

@@ -28,7 +28,8 @@ from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import CallResult
 from rxworker.worker import StageName, Turn, call_tools, load_paused, save_paused
-from tests.runs import records_of
+from tests.pauses import pause_of
+from tests.runs import finish_of, records_of, settle
 
 PAID: list[tuple[int, str]] = []
 
@@ -204,8 +205,7 @@ async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_ru
 
     model = ScriptedModel([call("leave") + call("wait"), "Done."])
     run = Worker(model, tools=[leave, wait]).run("go")
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     assert calls_in(records_of(run))[-1] == ("ToolStop", 0)
     go.set()
     await run
@@ -220,8 +220,7 @@ async def test_the_end_of_a_tool_that_is_cancelled_with_its_run_is_reported_once
         await asyncio.Event().wait()
 
     run = Worker(ScriptedModel([call("wait") + call("wait")]), tools=[wait]).run("go")
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     await run.cancel()
     ends = [r.event for r in records_of(run) if isinstance(r.event, ToolStop)]
     assert [end.place for end in ends] == [0, 1]
@@ -315,8 +314,7 @@ async def test_two_calls_with_one_id_have_keys_and_places_of_their_own() -> None
 @pytest.mark.parametrize("is_saved", [False, True])
 async def test_a_key_is_the_same_over_a_pause_and_another_one_for_other_arguments(is_saved: bool) -> None:
     worker = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay], hooks=[ask])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     plain = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay])
     await plain.run("go")
     digests = [key.split("/", 1)[1] for _, key in PAID]
@@ -347,8 +345,7 @@ async def test_a_list_of_decisions_fits_the_pending_calls(decisions: Any, compla
     with pytest.raises(LocalProtocolError, match=complaint):
         worker.resume(decisions=decisions)
     assert PAID == []
-    result = await worker.resume(decisions=[Approve(), Deny("not that")])
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.resume(decisions=[Approve(), Deny("not that")]))
     assert [euros for euros, _ in PAID] == [1]
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["paid 1", "not that"]
 
@@ -403,8 +400,7 @@ async def test_decisions_leave_out_the_paused_call_only_if_there_are_none() -> N
     with pytest.raises(LocalProtocolError, match=r"'call_1_1' of pay.*no decision was given for it"):
         worker.resume(decisions={"call_1_2": Deny()})
     assert PAID == []
-    paused = await worker.resume(decisions={"call_1_1": Answer("paid"), "call_1_2": Deny()})
-    assert isinstance(paused, Finished)
+    await finish_of(worker.resume(decisions={"call_1_1": Answer("paid"), "call_1_2": Deny()}))
 
 
 def a_little_later(source: Observable[Event]) -> Observable[Event]:

@@ -11,6 +11,7 @@ from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import ClientTool
 from rxworker.worker import load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import finish_of
 
 RAN: list[str] = []
 SCHEMA: JsonObject = {"type": "object", "properties": {"what": {"type": "string"}}}
@@ -57,8 +58,7 @@ async def test_the_workers_own_calls_run_before_the_run_waits_for_its_client() -
         load_paused(save_paused(paused)),
         decisions={"call_1_1": Answer("seen"), "call_1_3": Answer("broken", is_error=True)},
     )
-    finished = await resumed
-    assert isinstance(finished, Finished)
+    finished = await finish_of(resumed)
     assert results(finished) == [
         ("call_1_1", "seen", False),
         ("call_1_2", "noted b", False),
@@ -81,8 +81,7 @@ async def test_a_client_may_answer_one_call_after_another() -> None:
     assert [c.id for c in second.pending] == ["call_1_1"]
     # An approval does not run what only the client can run.
     await pause_of(worker.resume(decisions={"call_1_1": Approve()}))
-    finished = await worker.resume(decisions={"call_1_1": Answer("first")})
-    assert isinstance(finished, Finished)
+    finished = await finish_of(worker.resume(decisions={"call_1_1": Answer("first")}))
     assert [text for _, text, _ in results(finished)] == ["first", "noted b", "second"]
     assert asked == ["show", "note", "show"]
 

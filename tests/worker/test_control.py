@@ -46,7 +46,8 @@ from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, repair
 from rxworker.testing import ScriptedModel, call, cut, lint, say, stall
 from rxworker.transport import Retry
-from tests.runs import reached, records_of
+from tests.pauses import pause_of
+from tests.runs import finish_of, reached, records_of
 
 ONCE = Retry(retries=0)
 
@@ -207,15 +208,13 @@ async def test_pause_shows_the_exact_calls_and_resume_runs_them() -> None:
     model = ScriptedModel([call("act") + call("note", text="a") + call("note", text="b"), "done"])
     worker = Worker(model, tools=[act, note], hooks=[pause_at("note")])
     run = worker.run("go")
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert [c.input for c in paused.pending] == [{}, {"text": "a"}, {"text": "b"}]
     assert (paused.hook, paused.reason) == ("ask", "may I?")
     assert lint(records_of(run)) == []
     assert isinstance(await worker.resume(), Paused)  # the second call is asked about as well
     assert ran == []  # no tool runs before the hooks have seen all calls
-    result = await worker.resume()
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.resume())
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["acted", "noted a", "noted b"]
     assert is_valid(result.conversation)
 

@@ -25,8 +25,8 @@ from rxworker.operators import events, only, records_of, reject
 from rxworker.panels import count
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ToolContext
-from rxworker.turn.result import Paused
 from rxworker.worker import Turn, decide
+from tests.pauses import pause_of
 
 
 class Score(CustomEvent, frozen=True, tag="acme.score"):
@@ -239,8 +239,7 @@ async def test_hooks_and_stages_know_the_conversation_of_their_run() -> None:
 
     note = on_message_send(lambda context: seen.append(context.conversation_id))
     worker = Worker(ScriptedModel([call("read"), *["Hi."] * 4]), tools=[read], hooks=[note], stages={"decide": noting})
-    paused = await worker.run("Hi")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("Hi"))
     await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
     run = worker.run("Go on")
     await run

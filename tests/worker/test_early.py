@@ -36,7 +36,7 @@ from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import Retract
 from tests.pauses import pause_of
-from tests.runs import reached, records_of
+from tests.runs import reached, records_of, settle
 
 TICK = 10.0
 
@@ -80,12 +80,6 @@ def is_stop(record: Record) -> bool:
 
 def index_of(records: list[Record], kind: type[Event]) -> int:
     return next(place for place, r in enumerate(records) if isinstance(r.event, kind))
-
-
-async def settle() -> None:
-    """Let everything that is ready happen."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_it_starts_before_the_response_ends() -> None:

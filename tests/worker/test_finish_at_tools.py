@@ -17,6 +17,7 @@ from rxworker.tools import ClientTool
 from tests.log.processes import stored
 from tests.log.test_recover import cut, singles
 from tests.pauses import pause_of
+from tests.runs import finish_of
 
 RAN: list[str] = []
 
@@ -164,8 +165,7 @@ async def test_the_calls_that_wait_are_not_run_when_the_answer_of_a_person_finis
     worker = Worker(model, tools=[note], hooks=[before_tool_call(wait), after_tool_call(stop)])
     paused = await pause_of(worker.run("go"))
     first, second = paused.pending
-    result = await worker.resume(decisions={first.id: Answer("known"), second.id: Approve()})
-    assert isinstance(result, Finished)
+    await finish_of(worker.resume(decisions={first.id: Answer("known"), second.id: Approve()}))
     assert RAN == []
     texts = [each.text for each in worker.session.conversation.messages[-1].tool_results]
     assert texts == ["known", "This call was not run: stop has finished the run."]
@@ -268,8 +268,7 @@ async def test_an_answer_needs_no_approval_and_no_client() -> None:
         return Answer(f"known {context.call.name}")
 
     model = ScriptedModel([call("pay", euros=1) + call("page"), "Done."])
-    result = await Worker(model, tools=[pay, page], hooks=[known]).run("Go.")
-    assert isinstance(result, Finished)
+    result = await finish_of(Worker(model, tools=[pay, page], hooks=[known]).run("Go."))
     assert (results(result), RAN) == (["known pay", "known page"], [])
 
 

@@ -40,6 +40,7 @@ from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext
 from rxworker.worker import Decision, load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import finish_of
 
 ASKED: list[str] = []
 RAN: list[str] = []
@@ -141,8 +142,7 @@ async def test_which_hooks_run_again(pause: str, decision: str, place: str) -> N
         assert isinstance(await worker.resume(paused), Finished)
         return
     run = worker.resume(paused, decisions=decided and {paused.pending[0].id: decided})
-    result = await run
-    assert isinstance(result, Finished)
+    await finish_of(run)
     runs = pause != "turn end" and decision not in ("Deny", "Answer")
     ahead = [name for name in ASKED if name in ("first", "ask", "last")]
     assert ahead == EXPECTED.get((pause, decision), [])
@@ -193,8 +193,7 @@ async def test_a_guard_behind_the_hook_that_paused_runs_for_all_that_a_person_ap
     calls = Reply(tool_calls=tuple(Call("shell", {"command": each}) for each in commands))
     worker = guarded(calls, "Done.", hooks=(ask, guard))
     paused = await pause_of(worker.run("go"))
-    result = await worker.resume(decisions={each.id: Approve() for each in paused.pending})
-    assert isinstance(result, Finished)
+    await finish_of(worker.resume(decisions={each.id: Approve() for each in paused.pending}))
     assert commands[:-1] == RAN
 
 
@@ -531,7 +530,6 @@ async def test_hooks_do_not_run_again_for_a_call_whose_tool_had_a_question() -> 
     worker = Worker(ScriptedModel([call("plant"), "Done."]), tools=[plant], hooks=[before_tool_call(agree)])
     paused = await pause_of(worker.run("go"))
     assert (paused.pause.hook, ran) == ("question", ["plant"])
-    result = await worker.resume(decisions={paused.pending[0].id: Approve()})
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.resume(decisions={paused.pending[0].id: Approve()}))
     assert ran == ["plant"]
     assert "planted, accept" in str(result.conversation)

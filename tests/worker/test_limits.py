@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,7 @@ from rxworker.providers import Anthropic, ModelInfo, OpenAIChat, Provider
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.transport import Model, fallback
 from rxworker.worker import Budget
-from tests.runs import reached, records_of
+from tests.runs import reached, records_of, settle
 
 PRICES = Prices(input=1_000_000.0, output=0.0)  # a token of input costs 1
 
@@ -133,8 +131,7 @@ async def test_a_held_budget_makes_runs_wait_and_they_can_be_cancelled() -> None
     budget.hold()
     model = ScriptedModel(["one"])
     run, other = (Worker(model, budget=budget).run("go") for _ in range(2))
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await settle()
     assert model.requests == []
     await other.cancel()
     assert other.state.status == "aborted"
@@ -157,8 +154,7 @@ async def test_what_the_runs_took_is_an_observable_that_may_move_the_gate() -> N
     model = ScriptedModel([call("look", at="a"), "one"])
     run = Worker(model, tools=[look], budget=budget).run("go")
     await reached(run, TurnStop)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await settle()
     assert len(model.requests) == 1
     gate.on_next(True)
     assert (await run).text == "one"

@@ -16,6 +16,7 @@ from rxworker.errors import RunCancelledError
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, cut_off
 from rxworker.transport.clock import loop_clock
 from rxworker.worker import repeat_turns
+from tests.runs import settle
 
 Heard = list[object]
 
@@ -152,12 +153,10 @@ async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> 
     scheduler = AsyncIOScheduler(asyncio.get_running_loop()) if is_plain else loop_clock()
     turns = repeat_turns(lambda: CoroutineObservable(work, tasks), lambda: True, scheduler)
     subscription = turns.subscribe(on_error=failed.append)
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settle()
     assert (told, len(tasks)) == (["begin"], int(is_plain))
     subscription.dispose()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settle()
     assert (told, failed, tasks) == (["begin", "let go"], [], set())
 
 
@@ -175,8 +174,7 @@ async def test_no_turn_begins_behind_one_in_which_the_listener_has_left(is_plain
     turns = repeat_turns(lambda: CoroutineObservable(work, set()), lambda: begun < 100, scheduler)
     seen: Heard = []
     turns.pipe(ops.take(3)).subscribe(seen.append, on_completed=lambda: seen.append("over"))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     assert (seen, begun) == (["a", "b", "a", "over"], 2)
 
 

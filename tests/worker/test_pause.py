@@ -16,7 +16,7 @@ from rxworker.messages import Message, repair, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
 from tests.pauses import pause_of
-from tests.runs import reached
+from tests.runs import finish_of, reached
 
 RAN: list[str] = []
 
@@ -76,8 +76,7 @@ async def test_paused_before_or_behind_the_tools_the_model_receives_their_result
 ) -> None:
     worker, model = worker_that_notes()
     await paused_at(worker, kind)
-    result = await worker.resume()
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.resume())
     assert RAN == ["a"]
     assert (result.text, results_of(result)) == ("Noted.", ["noted a"])
     assert [r.text for r in model.requests[1].conversation.messages[-1].tool_results] == ["noted a"]
@@ -109,8 +108,7 @@ async def test_paused_at_the_end_it_continues_with_what_is_added() -> None:
     model = ScriptedModel(["Hello.", "Goodbye."])
     worker = Worker(model)
     await paused_at(worker, TextDelta)
-    result = await worker.resume(add=[Message.user("And now?")])
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.resume(add=[Message.user("And now?")]))
     assert result.text == "Goodbye."
     assert len(model.requests) == 2
 
@@ -151,8 +149,7 @@ async def test_requested_twice_it_pauses_once_with_the_last_reason() -> None:
     run.pause(reason="second")
     result = await pause_of(run)
     assert result.reason == "second"
-    finished = await worker.resume()
-    assert isinstance(finished, Finished)
+    await finish_of(worker.resume())
 
 
 async def test_paused_again_and_again_each_tool_runs_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 import reactivex
 from reactivex import operators as ops
 
-from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
+from rxworker import Run, Worker, on_abort, on_message_send, tool
 from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError
 from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolStop, Usage
 from rxworker.hooks import AbortContext, MessageSendContext
@@ -17,6 +17,7 @@ from rxworker.operators import events, text_deltas
 from rxworker.run.driver import Phase
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
+from tests.runs import finish_of
 
 
 @tool
@@ -41,8 +42,7 @@ def weather_model() -> ScriptedModel:
 async def test_a_run_calls_tools_and_answers() -> None:
     model = weather_model()
     worker = Worker(model, tools=[get_weather], system="Be brief.")
-    result = await worker.run("What is the weather in Kyoto and in Oslo?")
-    assert isinstance(result, Finished)
+    result = await finish_of(worker.run("What is the weather in Kyoto and in Oslo?"))
     assert result.text == "Both are at 17 °C."
     assert (result.turns, result.usage.total_tokens) == (2, 30)
     roles = [message.role for message in result.conversation.messages]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Paused, Worker, before_tool_call, tool, worker_tool
+from rxworker import Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record, SharedStateChange
 from rxworker.hooks import ToolCallContext
@@ -22,6 +22,7 @@ from rxworker.protocols.ui_messages.wire import Data
 from rxworker.testing import ScriptedModel, call, call_context
 from rxworker.tools import ToolContext
 from rxworker.worker import load_paused, save_paused
+from tests.pauses import pause_of
 
 
 @tool
@@ -86,8 +87,7 @@ async def test_tools_and_hooks_set_the_state_and_the_next_run_continues_it() -> 
 async def test_a_paused_run_takes_its_state_along() -> None:
     worker = Worker(ScriptedModel([CALLS + call("clear")]), tools=[plan, clear])
     worker.session.shared_state = START
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     other = Worker(ScriptedModel(["Done."]), tools=[plan, clear])
     finished = await other.resume(load_paused(save_paused(paused)))
     assert finished.shared_state == {}

@@ -16,7 +16,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Finished, Limits, Paused, Worker, after_tool_call, before_tool_call, on_abort, on_turn_end, tool
+from rxworker import Limits, Paused, Worker, after_tool_call, before_tool_call, on_abort, on_turn_end, tool
 from rxworker.errors import ConfigurationError, RunAbortedError, RunCancelledError, RxWorkerError
 from rxworker.events import Event, HookMessage, MessageAdd, Ping, Record, RunStop, ToolStart, TurnStart, TurnStop
 from rxworker.hooks import (
@@ -34,6 +34,8 @@ from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
 from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prepare, respond
+from tests.pauses import pause_of
+from tests.runs import finish_of
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 USUAL: tuple[TurnStage, ...] = (prepare, respond, call_tools, decide)
@@ -454,8 +456,7 @@ async def test_a_turn_follows_results_that_a_stage_of_the_application_has_added(
 
 async def test_a_turn_follows_results_of_a_stage_of_the_application_in_a_resumed_run() -> None:
     model = ScriptedModel([call("look"), "Done."])
-    paused = await Worker(model, tools=[look], hooks=[wait]).run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(Worker(model, tools=[look], hooks=[wait]).run("go"))
     other = Worker(model, tools=[look], hooks=[wait], stages={"call_tools": answers})
     assert (await other.new_session().resume(paused)).text == "Done."
 
@@ -463,8 +464,7 @@ async def test_a_turn_follows_results_of_a_stage_of_the_application_in_a_resumed
 async def test_an_empty_answer_after_tools_ends_the_run() -> None:
     """It adds no message, so that the results of the turn before are the last one."""
     model = ScriptedModel([call("look"), say("")])
-    result = await Worker(model, tools=[look]).run("go")
-    assert isinstance(result, Finished)
+    await finish_of(Worker(model, tools=[look]).run("go"))
     assert len(model.requests) == 2
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from rxworker import (
     Approve,
-    Finished,
     Worker,
     after_tool_call,
     before_tool_call,
@@ -34,6 +33,7 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.tools import ToolContext
 from rxworker.worker import load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import finish_of
 
 
 @tool
@@ -136,8 +136,7 @@ async def test_a_saved_pause_brings_json_values_along(value: object) -> None:
     loaded = load_paused(save_paused(paused, key=b"k"), key=b"k")
     assert loaded.variables == {"user": value}
     elsewhere = paused_worker(ScriptedModel(["Done."]), "not asked again", seen)
-    result = await elsewhere.resume(loaded, decisions={loaded.pending[0].id: Approve()})
-    assert isinstance(result, Finished)
+    result = await finish_of(elsewhere.resume(loaded, decisions={loaded.pending[0].id: Approve()}))
     assert seen == [value]
     assert result.conversation.messages[2].tool_results[0].text == f"asked by {value}"
 

@@ -32,7 +32,7 @@ from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.testing.reply import reply_events
 from rxworker.timeline import TextBlockStart, TextBlockStop
-from tests.runs import records_of
+from tests.runs import records_of, settle
 
 
 class OddError(BaseException):
@@ -493,8 +493,7 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(where: str, 
             hooks=[hesitate] if where == "hook" else [],
         )
         run = worker.run("Where is it?")
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await settle()
         async with asyncio.timeout(60):
             await run.cancel(reason="lunch")
         assert validate(worker.session.conversation) == []
