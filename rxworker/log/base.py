@@ -102,6 +102,7 @@ class EventLog(Store):
     id: str
     searches_texts: bool = False
     patience: float = 5.0
+    _wall: Callable[[], float] = staticmethod(time.time)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -1087,7 +1088,7 @@ async def append_events(log: EventLog, claim: Claim, last: Record, events: Seque
     Raises:
         LogError: As for `EventLog.append`.
     """
-    now = round_time(time.time())
+    now = round_time(log._wall())
     records = [
         Record(seq, claim.run_id, last.turn, last.attempt, now, event)
         for seq, event in enumerate(events, claim.last_seq + 1)

@@ -82,7 +82,7 @@ class MemoryLog(EventLog):
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
         check_plain("MemoryLog(clock)", clock)
-        self._clock = clock
+        self._wall = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
         self._runs: dict[str, _StoredRun] = {}
         self._listed: list[_StoredRun] = []  # without deleted ones, the oldest first
@@ -105,7 +105,7 @@ class MemoryLog(EventLog):
         return found
 
     async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
-        now = self._clock()
+        now = self._wall()
         with self._lock:
             if row is not None:
                 known = self._runs.get(run_id)
@@ -138,7 +138,7 @@ class MemoryLog(EventLog):
             found.size += append.size
             if append.row is not None and append.status is not None:
                 found.row, found.status = append.row, append.status
-            found.updated = self._clock()
+            found.updated = self._wall()
             self._revised(found)
         return False
 
@@ -152,7 +152,7 @@ class MemoryLog(EventLog):
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
         with self._lock:
-            until = self._clock() + self.lease
+            until = self._wall() + self.lease
             for claim in claims:
                 found = self._runs.get(claim.run_id)
                 if found is None or found.epoch != claim.epoch:
@@ -199,7 +199,7 @@ class MemoryLog(EventLog):
             check_command(run_id, found.status)
             if key and any(other == key for _, other, _ in found.commands):
                 raise conflict(run_id, key)
-            found.commands.append((self._clock(), key, data))
+            found.commands.append((self._wall(), key, data))
             self._revised(found)
             return len(found.commands)
 
@@ -234,7 +234,7 @@ class MemoryLog(EventLog):
     async def _delete(self, run_id: str) -> bool:
         with self._lock:
             found = self._get(run_id)
-            if found.owner and found.lease_until > self._clock():
+            if found.owner and found.lease_until > self._wall():
                 raise LeaseHeldError(run_id, found.owner, found.lease_until)
             if run_id in self._bases.values():
                 return False
@@ -243,7 +243,7 @@ class MemoryLog(EventLog):
         return True
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        now = self._clock()
+        now = self._wall()
         gone: set[str] = set()
         with self._lock:
             # A run that continues another one is newer.

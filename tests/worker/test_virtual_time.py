@@ -22,6 +22,7 @@ from reactivex.testing import TestScheduler
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import (
+    Annotation,
     AttemptRetract,
     AttemptStart,
     Record,
@@ -255,13 +256,15 @@ def test_a_historical_scheduler_has_dates() -> None:
 
 def test_a_log_has_the_virtual_time_of_its_runs() -> None:
     async def main() -> list[float]:
-        async with MemoryLog() as log:
+        async with MemoryLog(clock=asyncio.get_running_loop().time) as log:
             run = Worker(ScriptedModel([call("slow"), say("ok")]), tools=[slow], log=log).run("go")
             await run
+            await asyncio.sleep(60)
+            await log.annotate(run.id, Annotation("rating", "good"))
             return [record.time for each in (run.records, log.records(run.id)) for record in await _all_of(each)]
 
     times = play(main(), VirtualTimeScheduler(1e9))
-    assert (times[0], times[-1], {*times}) == (1e9, 1e9 + 3, {1e9, 1e9 + 3})
+    assert (times[0], times[-1], {*times}) == (1e9, 1e9 + 63, {1e9, 1e9 + 3, 1e9 + 63})
 
 
 async def _all_of(records: Observable[Record]) -> list[Record]:
