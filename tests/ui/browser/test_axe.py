@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from playwright.async_api import Page, expect
@@ -18,6 +19,7 @@ from rxworker.log import SQLiteLog
 from rxworker.testing import call, fail, say, think
 from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
+from tests.whole import IS_WHOLE
 
 AXE = Path(__file__).parents[2] / "integration/page/node_modules/axe-core/axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -92,7 +94,12 @@ async def test_axe_finds_nothing_in_any_state(desk: Desk, axe: str, tmp_path: Pa
             page = await desk.open(url=server.url)
 
             async def check(state: str, *, dark: bool = True) -> None:
-                """Check the state in light, and its colours in dark, if it has any that others have not."""
+                """Check the state in light, and its colours in dark, if it has any that others have not.
+
+                The suite checks one of four states, the same in each run, and the step of the laws all.
+                """
+                if not IS_WHOLE and crc32(state.encode()) % 4 != 1:
+                    return
                 themes = [("light", RULES), ("dark", ["color-contrast"])]
                 for theme, only in themes if dark else themes[:1]:
                     await page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
