@@ -32,6 +32,7 @@ from reactivex.disposable import Disposable
 from rxworker import Run, Worker
 from rxworker.boards import Dashboard
 from rxworker.events import Record, ResponseEvent, TextDelta
+from rxworker.log import EventLog
 from rxworker.messages import Text
 from rxworker.providers import Request
 from rxworker.state import fold_run
@@ -40,7 +41,7 @@ from rxworker.testing.reply import reply_events
 from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import Page as PageFiles
 from rxworker.ui.web.runs.workers import MakeServedWorker
@@ -259,7 +260,18 @@ class Desk:
         return port
 
     @asynccontextmanager
-    async def serve(
+    async def serve_workers(
+        self, workers: Workers, *, port: int = 0, closes: bool = True, settings: Settings = SETTINGS, **options: Any
+    ) -> AsyncGenerator[WebServer, None]:
+        """Serve these workers: from the same address as the other tests, whose files the browser has."""
+        async with WebServer(workers, port=port or self._windows.port(), settings=settings, **options) as server:
+            self.url = server.url
+            yield server
+            # A browser that connects again to nothing complains of it.
+            if closes:
+                await self.close()
+
+    def serve(
         self,
         model: Model,
         tools: Sequence[Tool] = (),
@@ -267,19 +279,13 @@ class Desk:
         port: int = 0,
         closes: bool = True,
         settings: Settings = SETTINGS,
+        log: EventLog | None = None,
         dashboards: Sequence[Dashboard] | None = None,
         **options: Any,
-    ) -> AsyncGenerator[WebServer, None]:
+    ) -> AbstractAsyncContextManager[WebServer]:
         """Serve a worker with this model."""
-        make = self.maker(model, tools, **options)
-        port = port or self._windows.port()
-        serving = WebServer(make, port=port, settings=settings, dashboards=dashboards)
-        async with serving as server:
-            self.url = server.url
-            yield server
-            # A browser that connects again to nothing complains of it.
-            if closes:
-                await self.close()
+        make = self.maker(model, tools, log=log, **options)
+        return self.serve_workers(make, port=port, closes=closes, settings=settings, log=log, dashboards=dashboards)
 
     def maker(self, model: Model, tools: Sequence[Tool] = (), **options: Any) -> MakeServedWorker:
         """A function that makes workers with this model, whose runs are written down."""

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
 
 REPLIES = [call("look", where="here"), say("There is nothing.")]
@@ -93,7 +93,6 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         await other.locator("#run-options select").nth(0).select_option("")
         await other.locator("#zoom-fit").click()
         await expect(other).to_have_url(f"{desk.url}?board=runs&of=all#{run.id}")
-        await desk.close()
 
 
 async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: Desk) -> None:
@@ -111,7 +110,6 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: D
         assert await other.locator("#lanes").evaluate("node => node.scrollTop") == 0
         await other.get_by_role("button", name="Full width").click()
         await expect(other).to_have_url(re.compile(r"/\?from=0\.000&to=0\.030#"))
-        await desk.close()
 
 
 async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk) -> None:
@@ -121,7 +119,6 @@ async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk) -> None:
         await expect(page.locator("#run-filters")).to_have_attribute("data-active", "false")
         await expect(page.locator("#run-list li")).to_have_count(1)
         await expect(page.locator("#zoom-fit")).to_be_disabled()
-        await desk.close()
 
 
 async def test_compared_runs_are_an_address(desk: Desk) -> None:
@@ -129,8 +126,7 @@ async def test_compared_runs_are_an_address(desk: Desk) -> None:
         page = await desk.open()
         for text in ("First", "Second"):
             await desk.press(page, "New run")
-            await desk.ask(page, text)
-            await desk.status(page, "finished")
+            await desk.ask(page, text, status="finished")
         first, second = desk.runs
         await page.goto(f"{desk.url}#{second.id}~{first.id}")
         await expect(page.locator("#compare")).to_be_visible()
@@ -139,15 +135,14 @@ async def test_compared_runs_are_an_address(desk: Desk) -> None:
         other = await desk.open(url=address)
         await expect(other.locator("#compare")).to_be_visible()
         await expect(other.locator("#compare")).to_contain_text("Two.")
-        await desk.close()
 
 
 async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         for tenant in ("acme", "globex"):
             await Worker(ScriptedModel(["Hi."]), log=log, labels={"tenant": tenant}).run(tenant)
-        async with WebServer(Worker(ScriptedModel([])), port=0, log=log) as server:
-            page = await desk.open("fleet", url=server.url)
+        async with desk.serve_workers(Worker(ScriptedModel([])), log=log) as server:
+            page = await desk.open("fleet")
             rows = page.locator("#fleet-rows tr")
             await expect(rows).to_have_count(2)
             await page.locator("select[name=tenant]").select_option("acme")
@@ -158,4 +153,3 @@ async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(des
             other = await desk.open(url=address)
             await expect(other.locator("#fleet-rows tr")).to_have_count(1)
             await expect(other.locator("#periods [aria-pressed=true]")).to_have_text("7 days")
-            await desk.close()

@@ -19,7 +19,6 @@ from rxworker.log import SQLiteLog, mark_time
 from rxworker.operators import events, text_deltas
 from rxworker.panels import RUNS, count, run_of
 from rxworker.testing import say
-from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import FRAMES, Desk, GatedModel
 from tests.ui.browser.test_dashboards import BOARD, REPLIES, calls, look
 from tests.whole import one_of
@@ -38,27 +37,20 @@ async def test_noted_moments_are_drawn_and_listed(desk: Desk, tmp_path: Path) ->
     async with SQLiteLog(tmp_path / "runs.db") as log:
         await mark_time(log, "deploy 12", by="ci")
         await mark_time(log, "last year", time=time.time() - 366 * 86400)
-        make = desk.maker(GatedModel(REPLIES, free=True), [look], log=log)
-        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
-            page = await desk.open(url=server.url)
-            await desk.ask(page)
-            await desk.status(page, "finished")
+        async with desk.serve(GatedModel(REPLIES, free=True), [look], log=log, dashboards=[BOARD]) as server:
+            page = await desk.asked(status="finished")
             await page.goto(f"{server.url}boards/desk?last=86400")
             await expect(page.locator("#board-marks li")).to_have_count(1)
             await expect(page.locator("#board-marks li")).to_contain_text("deploy 12 · ci")
             assert "deploy 12" in await page.locator("#theme").evaluate(TEXTS_OF_CHARTS)
-            await desk.close()
 
 
 @pytest.mark.parametrize("has_log", one_of([True, False]))
 async def test_a_dashboard_has_a_page_that_links_lead_to(desk: Desk, tmp_path: Path, has_log: bool) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as stored:
         log = stored if has_log else None
-        make = desk.maker(GatedModel(REPLIES, free=True), [look], log=log)
-        async with WebServer(make, port=0, log=log, dashboards=[BOARD, RUNS]) as server:
-            page = await desk.open(url=server.url)
-            await desk.ask(page)
-            await desk.status(page, "finished")
+        async with desk.serve(GatedModel(REPLIES, free=True), [look], log=log, dashboards=[BOARD, RUNS]) as server:
+            page = await desk.asked(status="finished")
             await page.locator("#pages").get_by_role("link", name="Dashboards").click()
             await expect(page).to_have_url(f"{server.url}boards/desk")
             panels = page.locator("#board .board-panel")
@@ -87,7 +79,6 @@ async def test_a_dashboard_has_a_page_that_links_lead_to(desk: Desk, tmp_path: P
             there = "The server has no dashboard dsk. It has desk, runs, usage"
             await expect(page.locator("#banner")).to_contain_text(there)
             await expect(names).to_have_text(["Desk", "Runs", "Usage"])
-            await desk.close()
 
 
 async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk) -> None:
@@ -97,14 +88,11 @@ async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk) -> None:
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
         lefts = await page.locator("#board .board-panel").evaluate_all("(all) => all.map((one) => one.offsetLeft)")
         assert len(set(lefts)) == 1
-        await desk.close()
 
 
 async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: Desk) -> None:
     async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await desk.view(page, "#usage-panel")
         figures = page.locator("#usage-panel .board-figure")
         assert not [name for _, name, _ in server.state.boards.feeds if name == "usage"]
@@ -113,7 +101,6 @@ async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: 
         await page.reload()  # the browser remembers it
         await desk.view(page, "#usage-panel")
         await expect(figures.first).to_be_visible()
-        await desk.close()
 
 
 def asked_of(page: Page, requests: list[str]) -> None:
@@ -172,19 +159,18 @@ async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(de
         await page.go_back()
         await page.go_back()
         await expect(time).to_have_value("86400")
-        await desk.close()
 
 
 @pytest.mark.parametrize("has_log", one_of([True, False]))
 async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_path: Path, has_log: bool) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as stored:
         log = stored if has_log else None
-        make = desk.maker(GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log)
-        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
-            page = await desk.open(url=server.url)
+        async with desk.serve(
+            GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log, dashboards=[BOARD]
+        ) as server:
+            page = await desk.open()
             for text in ("Go", "More"):
-                await desk.ask(page, text)
-                await desk.status(page, "finished")
+                await desk.ask(page, text, status="finished")
                 await page.locator("#new-run").click()
             await page.goto(f"{server.url}boards/desk?last=3600")
             calls = page.locator('#board .board-panel[aria-label="Calls"]')
@@ -196,14 +182,10 @@ async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_
             await expect(page.locator("#board tbody", has_text="More").locator("tr")).to_have_count(1)
             await page.go_back()
             await expect(calls).to_contain_text("2 calls")
-            await desk.close()
 
 
 async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], status="finished") as page:
         await page.clock.install()
         requests: list[str] = []
         asked_of(page, requests)
@@ -215,7 +197,6 @@ async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: 
             await page.clock.run_for(59_500)
         await expect(calls).to_contain_text("1 calls")
         assert requests == ["live last=900"] * 2
-        await desk.close()
 
 
 async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(desk: Desk) -> None:
@@ -240,7 +221,6 @@ async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(desk
         await expect(page).to_have_url(re.compile(r"/boards/desk\?since=1795676400&until=1795680000&compare=1$"))
         await page.get_by_role("button", name="Forget the view Thursday").click()
         await expect(page.locator("#board-views")).to_be_hidden()
-        await desk.close()
 
 
 def words_so_far(records: Observable[Record]) -> Observable[list[dict[str, object]]]:
@@ -265,60 +245,57 @@ HELD = """() => {
 @pytest.mark.parametrize("path", one_of(["", "boards/spoken", "fleet"]))
 async def test_an_update_takes_nothing_that_the_reader_holds(desk: Desk, tmp_path: Path, path: str) -> None:
     model = GatedModel([say("".join(f"{n:04}" for n in range(90)))])
-    async with SQLiteLog(tmp_path / "runs.db") as log:
-        make = desk.maker(model, log=log)
-        async with WebServer(make, port=0, log=log, dashboards=[SPOKEN]) as server:
-            run = server.state.runs.start("Go")
-            page = await desk.open(path or f"#{run.id}", url=server.url)
-            await desk.view(page, "#board" if path.startswith("boards") else "#board-panel")
-            said = page.locator('#board .board-panel[aria-label="Said"] .board-figure')
-            model.let(40)
-            await expect(said).to_have_text("40")
-            rows = page.locator("#board .board-table tbody tr")
-            await expect(rows).to_have_count(40)
-            if not path:
-                await page.evaluate("document.querySelector('#usage-panel details').open = true")
-                await expect(page.locator("#watchers li").first).to_be_visible()
-            await page.locator('.board-panel[aria-label="Words"] .xray-button').press("Enter")
-            await page.evaluate("""() => {
-              const scroll = document.querySelector("#board .board-scroll");
-              scroll.scrollTop = 100;
-              getSelection().selectAllChildren(scroll.querySelectorAll("tbody tr")[7].firstElementChild);
-            }""")
-            reached = 40
+    async with SQLiteLog(tmp_path / "runs.db") as log, desk.serve(model, log=log, dashboards=[SPOKEN]) as server:
+        run = server.state.runs.start("Go")
+        page = await desk.open(path or f"#{run.id}")
+        await desk.view(page, "#board" if path.startswith("boards") else "#board-panel")
+        said = page.locator('#board .board-panel[aria-label="Said"] .board-figure')
+        model.let(40)
+        await expect(said).to_have_text("40")
+        rows = page.locator("#board .board-table tbody tr")
+        await expect(rows).to_have_count(40)
+        if not path:
+            await page.evaluate("document.querySelector('#usage-panel details').open = true")
+            await expect(page.locator("#watchers li").first).to_be_visible()
+        await page.locator('.board-panel[aria-label="Words"] .xray-button').press("Enter")
+        await page.evaluate("""() => {
+          const scroll = document.querySelector("#board .board-scroll");
+          scroll.scrollTop = 100;
+          getSelection().selectAllChildren(scroll.querySelectorAll("tbody tr")[7].firstElementChild);
+        }""")
+        reached = 40
 
-            async def holds() -> None:
-                """An update arrives, and what is held is the same."""
-                nonlocal reached
-                top, *before = await page.evaluate(HELD)
-                reached += 10
-                model.let(10)
-                await expect(said).to_have_text(str(reached))
-                await expect(rows).to_have_count(reached)
-                top_now, *after = await page.evaluate(HELD)
-                assert after == before
-                if path.startswith("boards"):  # on the others, more than the board arrives
-                    assert abs(top_now - top) <= 2
+        async def holds() -> None:
+            """An update arrives, and what is held is the same."""
+            nonlocal reached
+            top, *before = await page.evaluate(HELD)
+            reached += 10
+            model.let(10)
+            await expect(said).to_have_text(str(reached))
+            await expect(rows).to_have_count(reached)
+            top_now, *after = await page.evaluate(HELD)
+            assert after == before
+            if path.startswith("boards"):  # on the others, more than the board arrives
+                assert abs(top_now - top) <= 2
 
-            await page.evaluate("globalThis.kept.disconnect()")
-            await holds()
-            await page.get_by_role("button", name="Actions of Words").press("Enter")
-            await expect(page.locator(":popover-open button").first).to_be_focused()
-            await holds()
-            await page.keyboard.press("Escape")
-            await page.get_by_role("searchbox", name="Find in Words").focus()
-            await page.keyboard.type("00")
-            await page.keyboard.press("ArrowLeft")
-            await holds()
-            field = {"boards/spoken": "#range input[type=text]", "fleet": "input[name=q]", "": "#composer-input"}[path]
-            await page.locator(field).focus()
-            await page.keyboard.type("Go")  # the title of the run
-            await page.keyboard.press("ArrowLeft")
-            await holds()
-            await page.get_by_role("columnheader", name="word").get_by_role("button").press("Enter")
-            await holds()
-            model.let_all()
-            await desk.close()
+        await page.evaluate("globalThis.kept.disconnect()")
+        await holds()
+        await page.get_by_role("button", name="Actions of Words").press("Enter")
+        await expect(page.locator(":popover-open button").first).to_be_focused()
+        await holds()
+        await page.keyboard.press("Escape")
+        await page.get_by_role("searchbox", name="Find in Words").focus()
+        await page.keyboard.type("00")
+        await page.keyboard.press("ArrowLeft")
+        await holds()
+        field = {"boards/spoken": "#range input[type=text]", "fleet": "input[name=q]", "": "#composer-input"}[path]
+        await page.locator(field).focus()
+        await page.keyboard.type("Go")  # the title of the run
+        await page.keyboard.press("ArrowLeft")
+        await holds()
+        await page.get_by_role("columnheader", name="word").get_by_role("button").press("Enter")
+        await holds()
+        model.let_all()
 
 
 async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk) -> None:
@@ -326,8 +303,7 @@ async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk)
         page = await desk.open()
         for _ in range(2):
             await page.goto(server.url)
-            await desk.ask(page)
-            await desk.status(page, "finished")
+            await desk.ask(page, status="finished")
         await page.goto(f"{server.url}boards/by-run")
         groups = page.locator(".board-panel .board-group")
         await expect(groups).to_have_count(2)
@@ -348,7 +324,6 @@ async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk)
         await page.locator(".board-menu-button").first.click()
         await page.locator(".board-menu").get_by_role("button", name="Runs", exact=True).click()
         await expect(page.locator("#banner")).to_have_text("No run has made this value.")
-        await desk.close()
 
 
 async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk) -> None:
@@ -356,8 +331,7 @@ async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk) -> Non
         page = await desk.open()
         for _ in range(2):
             await page.goto(server.url)
-            await desk.ask(page)
-            await desk.status(page, "finished")
+            await desk.ask(page, status="finished")
         first, last = (run.id for run in desk.runs)
         await page.goto(f"{server.url}boards/leading")
         options = page.locator("#palette-list [role=option]")
@@ -378,7 +352,6 @@ async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk) -> Non
         run = await span.get_attribute("data-run")
         await span.click()
         await expect(page).to_have_url(f"{server.url}#{run}")
-        await desk.close()
 
 
 LEADING = Dashboard(

@@ -94,7 +94,6 @@ async def test_a_phone_does_not_open_its_keyboard(desk: Desk) -> None:
     async with desk.serve(GatedModel([])):
         page = await desk.open(width=390, has_touch=True, is_mobile=True)
         await expect(page.locator("#composer-input")).not_to_be_focused()
-        await desk.close()
 
 
 async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk) -> None:
@@ -161,10 +160,7 @@ async def saved(page: Page, name: str) -> str:
 
 
 async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(desk: Desk, browser: Browser) -> None:
-    async with desk.serve(GatedModel(talk(), free=True), [look]):
-        page = await desk.open()
-        await desk.ask(page, f"Why? {EVIL}")
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(talk(), free=True), [look], text=f"Why? {EVIL}", status="finished") as page:
         run = desk.runs[0]
         text = await saved(page, "Save as Markdown")
         assert text.startswith("# Why? ")

@@ -9,7 +9,6 @@ from playwright.async_api import expect
 from rxworker import tool
 from rxworker.log import SQLiteLog
 from rxworker.testing import call, say
-from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
 
 
@@ -51,36 +50,36 @@ async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk) 
 
 
 async def test_the_run_that_a_run_was_forked_from_is_offered_first(desk: Desk, tmp_path: Path) -> None:
-    async with SQLiteLog(tmp_path / "runs.db") as log:
-        make = desk.maker(GatedModel([say("One."), say("Two."), say("Three.")], free=True), log=log)
-        async with WebServer(make, port=0, log=log) as server:
-            runs = server.state.runs
-            for text in ("The first", "The second"):
-                entry = runs.start(text)
-                assert entry.here is not None
-                await entry.here
-            source = desk.runs[0].id
-            fork = await runs.fork(await runs.find(source), 2)
-            assert fork.here is not None
-            await fork.here
-            page = await desk.open(f"#{fork.id}", url=server.url)
-            await desk.status(page, "finished")
-            await page.keyboard.press("Control+k")
-            await page.keyboard.type("compare")
-            await page.keyboard.press("Enter")
-            offered = page.locator("#palette-list li")
-            await expect(offered).to_have_count(2)
-            await expect(offered.first).to_contain_text("this run was forked from it")
-            await page.keyboard.press("Enter")
-            compare = page.locator("#compare")
-            await expect(compare).to_contain_text("forked from the other")
-            await expect(compare.locator("del")).to_have_text("Three.")
-            await expect(compare.locator("ins")).to_have_text("One.")
-            assert page.url.endswith(f"#{fork.id}~{source}")
-            await page.keyboard.press("Escape")
-            await expect(compare).to_be_hidden()
-            assert page.url.endswith(f"#{fork.id}")
-            await desk.close()
+    async with (
+        SQLiteLog(tmp_path / "runs.db") as log,
+        desk.serve(GatedModel([say("One."), say("Two."), say("Three.")], free=True), log=log) as server,
+    ):
+        runs = server.state.runs
+        for text in ("The first", "The second"):
+            entry = runs.start(text)
+            assert entry.here is not None
+            await entry.here
+        source = desk.runs[0].id
+        fork = await runs.fork(await runs.find(source), 2)
+        assert fork.here is not None
+        await fork.here
+        page = await desk.open(f"#{fork.id}")
+        await desk.status(page, "finished")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("compare")
+        await page.keyboard.press("Enter")
+        offered = page.locator("#palette-list li")
+        await expect(offered).to_have_count(2)
+        await expect(offered.first).to_contain_text("this run was forked from it")
+        await page.keyboard.press("Enter")
+        compare = page.locator("#compare")
+        await expect(compare).to_contain_text("forked from the other")
+        await expect(compare.locator("del")).to_have_text("Three.")
+        await expect(compare.locator("ins")).to_have_text("One.")
+        assert page.url.endswith(f"#{fork.id}~{source}")
+        await page.keyboard.press("Escape")
+        await expect(compare).to_be_hidden()
+        assert page.url.endswith(f"#{fork.id}")
 
 
 async def test_a_run_that_goes_on_is_compared_as_it_grows_and_an_unknown_one_is_named(desk: Desk) -> None:

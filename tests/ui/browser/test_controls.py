@@ -65,9 +65,7 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk) -> None:
 
 async def test_what_one_tab_decides_the_others_follow(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
-    async with desk.serve(GatedModel(replies, free=True), [delete]):
-        first = await desk.open()
-        await desk.ask(first)
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as first:
         await expect(first.locator("#approval")).to_be_visible()
         other = await desk.open(f"#{desk.runs[0].id}")
         await expect(other.locator("#approval")).to_be_visible()
@@ -158,9 +156,12 @@ async def tab_to(page: Page, selector: str) -> None:
 
 async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_fingers(desk: Desk) -> None:
     replies = [say(LONG) + call("delete", path="a" * 200), say("Gone.")]
-    async with desk.serve(GatedModel(replies, free=True), [delete]):
-        page = await desk.open(width=360)
-        await desk.ask(page, "A question that is rather long for a page that is rather narrow")
+    async with desk.asking(
+        GatedModel(replies, free=True),
+        [delete],
+        text="A question that is rather long for a page that is rather narrow",
+        width=360,
+    ) as page:
         await expect(page.locator("#approval")).to_be_visible()
         await fits(page)
         await desk.press(page, "Approve", status="finished")

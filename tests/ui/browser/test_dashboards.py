@@ -22,7 +22,7 @@ from rxworker.log import SQLiteLog
 from rxworker.operators import Span, spans
 from rxworker.panels import count, run_line, run_of, status, tool_of
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
 from tests.whole import one_of
 
@@ -63,10 +63,7 @@ REPLIES = [call("look", where="here"), say("There is nothing.")]
 
 
 async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], status="finished") as page:
         await desk.view(page, "#board-panel")
         panels = page.locator("#board .board-panel")
         await expect(panels).to_have_count(7)
@@ -82,7 +79,6 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk)
         await expect(panels.nth(5).locator(".board-span")).to_have_count(1)
         await expect(panels.nth(6)).to_contain_text("Stopped: ZeroDivisionError")
         await expect(panels.nth(6)).to_contain_text("in broken, test_dashboards.py")
-        await desk.close()
 
 
 HIDE = """(isHidden) => {
@@ -101,8 +97,8 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
 
         run = make().run("Hi")
         await run
-        async with WebServer(make, port=0, log=log) as server:
-            page = await desk.open(path or f"#{run.id}", url=server.url)
+        async with desk.serve_workers(make, log=log):
+            page = await desk.open(path or f"#{run.id}")
             streams: set[str] = set()
 
             def add(request: Request) -> None:
@@ -121,17 +117,12 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
             async with page.expect_event("request", lambda request: "/events" in request.url):
                 await page.evaluate(HIDE, False)
             await expect(section.locator(".board-figure").first).to_be_visible()
-            await desk.close()
 
 
 async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
     replies = [*REPLIES, *REPLIES]
-    async with desk.serve(GatedModel(replies, free=True), [look], dashboards=[BOARD]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
-        await desk.ask(page, "More")
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(replies, free=True), [look], dashboards=[BOARD], status="finished") as page:
+        await desk.ask(page, "More", status="finished")
         await desk.view(page, "#board-panel")
         calls_made = page.locator('#board .board-panel[aria-label="Calls"]')
         await expect(calls_made).to_contain_text("1 calls")
@@ -151,7 +142,6 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
         await expect(made).to_have_text("look1")
         await desk.view(page, "#board-panel")
         await expect(calls_made).to_contain_text("1 calls")
-        await desk.close()
 
 
 async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk: Desk) -> None:
@@ -160,10 +150,7 @@ async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk:
 
     markup = panel("Markup", ops.map(spell), view="text")
     board = Dashboard([*BOARD.panels, markup], title="Desk")
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[board]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(REPLIES, free=True), [look], dashboards=[board], status="finished") as page:
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await desk.view(page, "#board-panel")
@@ -194,29 +181,23 @@ async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk:
         await shown.get_by_role("button", name="X-ray").click()
         await expect(shown.locator(".xray-last").nth(1)).to_contain_text("<img src=x")
         await expect(shown.locator("img")).to_have_count(0)
-        await desk.close()
 
 
 async def test_a_server_without_x_ray_has_no_button(desk: Desk) -> None:
     settings = Settings(xray=False)
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], settings=settings):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(
+        GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], settings=settings, status="finished"
+    ) as page:
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator(".xray-button")).to_have_count(0)
-        await desk.close()
 
 
 async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk) -> None:
     other = Dashboard([panel("Last", ops.map(run_of), view="text")], title="Other")
     boards = [BOARD, other]
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=boards):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(REPLIES, free=True), [look], dashboards=boards, status="finished") as page:
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
         await desk.view(page, "#board-panel")
@@ -232,14 +213,11 @@ async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk) -> None
         await expect(page.locator("#board .board-panel")).to_contain_text(desk.runs[-1].id)
         await expect(page.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")
         await expect(page.locator("#run-status")).to_have_text("finished")
-        await desk.close()
 
 
 async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk) -> None:
     async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
-        page = await desk.open(width=390)
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished", width=390)
 
         def feeds() -> list[str]:
             return [name for _, name, _ in server.state.boards.feeds if name == "desk"]
@@ -251,21 +229,19 @@ async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk) -> Non
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator("#board .board-panel").nth(0)).to_contain_text("finished")
         assert len(feeds()) == 1
-        await desk.close()
 
 
 async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, tmp_path: Path) -> None:
-    async with SQLiteLog(tmp_path / "runs.db") as log:
-        make = desk.maker(GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log)
-        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
-            page = await desk.open(url=server.url)
-            await desk.ask(page)
-            await desk.status(page, "finished")
-            await page.goto(f"{server.url}fleet")
-            await desk.view(page, "#board-panel")
-            await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text("1 calls")
-            await expect(page.locator("#board .board-table tbody tr")).to_have_count(1)
-            await desk.close()
+    async with (
+        SQLiteLog(tmp_path / "runs.db") as log,
+        desk.serve(GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log, dashboards=[BOARD]) as server,
+    ):
+        page = await desk.open()
+        await desk.ask(page, status="finished")
+        await page.goto(f"{server.url}fleet")
+        await desk.view(page, "#board-panel")
+        await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text("1 calls")
+        await expect(page.locator("#board .board-table tbody tr")).to_have_count(1)
 
 
 HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">

@@ -13,7 +13,7 @@ from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk
 
 
@@ -45,8 +45,8 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
     settings = Settings(prices={"scripted": Prices(input=100.0, output=1000.0)})
     async with SQLiteLog(file) as other, SQLiteLog(file) as log:
         runs = [clerk(tenant, other).run(f"Look for {tenant}") for tenant in ("acme", "globex")]
-        async with WebServer(lambda: clerk("", log), port=0, log=log, settings=settings) as server:
-            page = await desk.open("fleet", url=server.url)
+        async with desk.serve_workers(lambda: clerk("", log), log=log, settings=settings):
+            page = await desk.open("fleet")
             rows = page.locator("#fleet-rows tr")
             await expect(rows).to_have_count(2)
             await expect(rows.first).to_contain_text("≈")
@@ -82,7 +82,6 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await page.locator("#fleet-link").click()
             await expect(rows).to_have_count(2)
             await asyncio.gather(*runs)
-            await desk.close()
 
 
 async def test_a_new_run_leaves_the_focus_and_the_selection_and_a_lost_connection_is_made_again(
@@ -95,10 +94,9 @@ async def test_a_new_run_leaves_the_focus_and_the_selection_and_a_lost_connectio
 
         await make().run("First")
         await make().run("Second")
-        async with WebServer(make, port=0, log=log) as server:
-            port = urlsplit(server.url).port or 0
+        async with desk.serve_workers(make, log=log, closes=False):
             # A time in the address that is not a number is no time.
-            page = await desk.open("fleet?since=NaN&until=1e99", url=server.url)
+            page = await desk.open("fleet?since=NaN&until=1e99")
             rows = page.locator("#fleet-rows tr")
             await expect(rows).to_have_count(2)
             first = page.get_by_role("link", name="First")
@@ -110,10 +108,9 @@ async def test_a_new_run_leaves_the_focus_and_the_selection_and_a_lost_connectio
                 await expect(first).to_be_focused()
                 assert await page.evaluate("getSelection().toString()") == "First"
         await expect(page.locator("#banner")).to_be_visible()
-        async with WebServer(make, port=port, log=log):
+        async with desk.serve_workers(make, port=desk.port, log=log):
             await expect(page.locator("#banner")).to_be_hidden()
             await expect(page.locator("#link")).to_have_text("Connected")
-            await desk.close()
     desk.problems[:] = [one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one]
 
 
@@ -124,8 +121,8 @@ async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -
             return Worker(ScriptedModel([say("Hello.")]), log=log)
 
         await make().run("Hi")
-        async with WebServer(make, port=0, log=log) as server:
-            page = await desk.open("fleet?period=day&since=4000000000", url=server.url)
+        async with desk.serve_workers(make, log=log) as server:
+            page = await desk.open("fleet?period=day&since=4000000000")
             rows = page.locator("#fleet-rows tr")
             await expect(page.locator("#rows-note")).to_have_text("No run matches.")
             await expect(page.locator("#periods [aria-pressed=true]")).to_have_text("24 hours")
@@ -149,4 +146,3 @@ async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -
             # Its axis is the whole hour, as that of each other chart: the run is at its end.
             chart = ended(page).get_by_role("slider")
             await expect(chart).to_have_attribute("aria-valuemax", re.compile(r"^(59|6\d)$"))
-            await desk.close()

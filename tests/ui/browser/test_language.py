@@ -76,5 +76,4 @@ async def test_no_text_of_the_page_is_missing_from_the_language_file(desk: Desk,
         await page.locator("#lanes .row .lane-name", has_text="look").click()
         await expect(page.locator("#inspector")).to_be_visible()
         unmarked |= set(await page.evaluate(UNMARKED))
-        await desk.close()
     assert unmarked <= DATA, unmarked - DATA

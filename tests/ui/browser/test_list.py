@@ -11,7 +11,7 @@ from rxworker import Worker
 from rxworker.log import Replica, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, say
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
 
 
@@ -39,12 +39,12 @@ async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(d
     def make() -> Worker:
         return Worker(ScriptedModel([next(answers)]))
 
-    async with SQLiteLog(tmp_path / "runs.db") as log, WebServer(make, port=0, log=log) as server:
+    async with SQLiteLog(tmp_path / "runs.db") as log, desk.serve_workers(make, log=log) as server:
         for text in ("A haiku", "The weather", "And tomorrow"):
             run = server.state.runs.start(text).run
             assert isinstance(run, Replica)
             await run.ended()
-        page = await desk.open(url=server.url)
+        page = await desk.open()
         lines = page.locator("#run-list > li")
         await expect(lines).to_have_count(3)
         await page.evaluate("document.activeElement.blur()")
@@ -67,7 +67,6 @@ async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(d
         await expect(page.locator("#no-runs")).to_have_text("No run matches.")
         server.state.runs.start("More")
         await expect(lines.locator(".run-line-excerpt")).to_have_text("Snow.")
-        await desk.close()
 
 
 async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_run_or_all(desk: Desk) -> None:
@@ -106,12 +105,12 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(d
 
     dialog_field = "#field-dialog input"
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        async with WebServer(make, port=0, log=log) as server:
+        async with desk.serve_workers(make, log=log) as server:
             for text in ("first", "second", "third"):
                 run = server.state.runs.start(text).here
                 assert run is not None
                 await run
-            page = await desk.open(url=server.url)
+            page = await desk.open()
             await line("first").locator("a").click()
             await desk.answers(page, "One.")
             await act("first", "Rename…")
@@ -133,9 +132,8 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(d
             await expect(titles).to_have_text(["third", "second", "The pond"])
             await act("The pond", "Pin")
             await expect(titles).to_have_text(["The pond", "third", "second"])
-            await desk.close()
-        async with WebServer(make, port=0, log=log) as server:
-            page = await desk.open(url=server.url)
+        async with desk.serve_workers(make, log=log) as server:
+            page = await desk.open()
             titles = page.locator("#run-list > li > a .run-line-title")
             await expect(titles).to_have_text(["The pond", "third", "second"])
             # A filter is saved under a name, and applied again after a reload.
@@ -180,7 +178,6 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(d
             await bar.get_by_role("button", name="Done").click()
             await expect(bar).to_be_hidden()
             assert [info.row.title for info in await log.list()] == ["first"]
-            await desk.close()
 
 
 async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(desk: Desk) -> None:

@@ -11,7 +11,6 @@ from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Document, Image, Text
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
 
 PNG = base64.b64decode(
@@ -121,8 +120,8 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
 
     first, second = ("#conversation > .message.user:has-text('first')", ".message.user:has-text('second')")
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        async with WebServer(make, port=0, log=log) as server:
-            page = await desk.open(url=server.url)
+        async with desk.serve_workers(make, log=log):
+            page = await desk.open()
             await desk.ask(page, "first")
             await desk.answers(page, "One.")
             await expect(page.locator(".branches")).to_have_count(0)
@@ -143,9 +142,8 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
             await desk.answers(page, "Five.")
             await expect(page.locator(f"{first} .branches")).to_contain_text("3/3")
             await expect(page.locator("#run-list > li")).to_have_count(1)
-            await desk.close()
-        async with WebServer(make, port=0, log=log) as server:
-            page = await desk.open(url=server.url)
+        async with desk.serve_workers(make, log=log):
+            page = await desk.open()
             await page.locator("#run-list a").first.click()
             await desk.answers(page, "Five.")
             await expect(page.locator(f"{first} .branches")).to_contain_text("3/3")
@@ -165,7 +163,6 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
             await page.go_back()
             await desk.answers(page, "Two.", "Three.")
             await expect(page.locator(f"{second} .branches")).to_contain_text("1/2")
-            await desk.close()
 
 
 async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk) -> None:
@@ -175,9 +172,7 @@ async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk) -> 
         return f"{place} is booked"
 
     model = GatedModel([say("One."), say("Two."), call("book", place="Rome")], free=True)
-    async with desk.serve(model, [book]):
-        page = await desk.open(width=360)
-        await desk.ask(page, "first")
+    async with desk.asking(model, [book], text="first", width=360) as page:
         await desk.answers(page, "One.")
         await desk.press(page, "Answer again")
         await desk.answers(page, "Two.")

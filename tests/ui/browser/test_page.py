@@ -31,9 +31,7 @@ async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk
 
 async def test_three_tabs_show_the_same(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
-    async with desk.serve(model):
-        first = await desk.open()
-        await desk.ask(first)
+    async with desk.asking(model) as first:
         model.let(2)
         await desk.answers(first, LONG[:8])
         address = f"#{desk.runs[0].id}"
@@ -67,7 +65,6 @@ async def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothin
         model.let_all()
         await desk.answers(page, LONG)
         await desk.same(page, desk.runs[0])
-        await desk.close()
     desk.problems.clear()  # the browser tells of each lost connection
 
 
@@ -107,10 +104,7 @@ async def test_text_of_users_and_models_stays_text(desk: Desk) -> None:
         return f"{ATTACK} {where}"
 
     replies = [think(ATTACK) + say(ATTACK) + call("look", where=ATTACK), say("Done")]
-    async with desk.serve(GatedModel(replies, free=True), [look]):
-        page = await desk.open()
-        await desk.ask(page, ATTACK)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(replies, free=True), [look], text=ATTACK, status="finished") as page:
         await desk.answers(page, ATTACK, "Done")
         await expect(page.locator("#conversation img, #conversation script")).to_have_count(0)
         await page.locator(".call summary").click()

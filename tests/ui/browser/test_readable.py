@@ -52,10 +52,7 @@ async def test_no_text_of_a_model_or_a_tool_hides_or_turns_anything(desk: Desk) 
     from playwright.async_api import expect
 
     replies = [think(EVIL) + say(EVIL) + call("look", where=EVIL), say("Done.")]
-    async with desk.serve(GatedModel(replies, free=True), [look]):
-        page = await desk.open()
-        await desk.ask(page, f"Look at {EVIL}")
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel(replies, free=True), [look], text=f"Look at {EVIL}", status="finished") as page:
         await desk.answers(page, SHOWN, "Done.")
         await expect(page.locator(".message.user .text")).to_have_text(f"Look at {SHOWN}")
         await expect(page.locator(".block.thinking .text")).to_have_text(SHOWN)

@@ -72,7 +72,6 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: De
         await guest.locator("#commands").click()
         offered = await guest.locator("#palette-list").inner_text()
         assert not {"New run", "Pause", "Share a read-only link…"} & set(offered.splitlines())
-        await desk.close()
 
 
 async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk) -> None:
@@ -98,7 +97,6 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
         assert all("401" in text or "INCOMPLETE" in text for text in desk.problems), desk.problems
         desk.problems.clear()
         model.let_all()
-        await desk.close()
 
 
 async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
@@ -115,4 +113,3 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
         await expect(guest.locator("#board")).to_contain_text("paused")
         for each in (*HIDDEN, "#conversation", "#time-bar"):
             await expect(guest.locator(each)).to_be_hidden()
-        await desk.close()

@@ -90,10 +90,8 @@ async def test_two_tabs_look_at_different_runs(desk: Desk) -> None:
     model = GatedModel([say("First. Words."), say("Second. Words.")])
     async with desk.serve(model):
         first, second = await desk.open(), await desk.open()
-        await desk.ask(first, "One")
-        await desk.status(first, "running")
-        await desk.ask(second, "Two")
-        await desk.status(second, "running")
+        await desk.ask(first, "One", status="running")
+        await desk.ask(second, "Two", status="running")
         model.let_all()
         model.let(2)
         await desk.answers(first, "First. Words.")

@@ -23,9 +23,9 @@ Makers = Mapping[str, MakeServedWorker]
 
 
 @asynccontextmanager
-async def serve(file: Path, makers: Makers, *, port: int = 0) -> AsyncGenerator[WebServer, None]:
+async def serve(desk: Desk, file: Path, makers: Makers, *, closes: bool = True) -> AsyncGenerator[WebServer, None]:
     """A server of a process of its own, as far as the log knows."""
-    async with SQLiteLog(file, lease=1.0) as log, WebServer(makers, port=port, log=log) as server:
+    async with SQLiteLog(file, lease=1.0) as log, desk.serve_workers(makers, log=log, closes=closes) as server:
         yield server
 
 
@@ -33,8 +33,7 @@ async def test_the_page_outlives_its_server(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     model = GatedModel([say("One. Two. Three.")] * 2)
     clerk: Makers = {"clerk": desk.maker(model, name="clerk")}
-    async with serve(file, clerk) as server:
-        desk.url = server.url
+    async with serve(desk, file, clerk, closes=False):
         page = await desk.asked("Count.")
         model.let(2)
         await desk.answers(page, "One. Two")
@@ -42,12 +41,12 @@ async def test_the_page_outlives_its_server(desk: Desk, tmp_path: Path) -> None:
     await expect(page.locator("#link")).not_to_have_attribute("data-state", "open")
 
     other: Makers = {"other": desk.maker(model, name="other")}
-    async with serve(file, other, port=desk.port):
+    async with serve(desk, file, other, closes=False):
         await expect(page.locator("#link")).to_have_attribute("data-state", "open")
         await desk.status(page, "recovering")
         assert "is being recovered" in (await page.locator("#run-status").get_attribute("title") or "")
 
-    async with serve(file, clerk, port=desk.port):
+    async with serve(desk, file, clerk):
         await desk.status(page, "running")
         model.let_all()
         await desk.status(page, "finished")
@@ -60,7 +59,6 @@ async def test_the_page_outlives_its_server(desk: Desk, tmp_path: Path) -> None:
             assert next_one.first == one.seq + 1
         assert received[-1].seq == stored[-1].seq
         assert fold_run(received).conversation == fold_run(stored).conversation
-        await desk.close()
     # The browser reports each attempt to connect to a server that is not there.
     desk.problems[:] = [one for one in desk.problems if "ERR_CONNECTION_REFUSED" not in one]
 
@@ -81,12 +79,12 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
     def make_other() -> Worker:
         return Worker(ScriptedModel([say("It is a secret.")]), tools=[look], name="clerk")
 
-    async with serve(file, {"clerk": make}) as server:
+    async with serve(desk, file, {"clerk": make}) as server:
         run = server.state.runs.start("What is there?").run
         assert isinstance(run, Replica)
         await run.ended()
-    async with serve(file, {"clerk": make_other}) as server:
-        page = await desk.open(f"#{run.id}", url=server.url)
+    async with serve(desk, file, {"clerk": make_other}) as server:
+        page = await desk.open(f"#{run.id}")
         await desk.status(page, "finished")
         await desk.answers(page, "Nothing is there.")
         async with SQLiteLog(file) as log:
@@ -98,13 +96,11 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         await desk.status(page, "finished")
         assert not page.url.endswith(f"#{run.id}")
         await expect(page.locator("#runs .run-line-title")).to_have_count(2)
-        await desk.close()
 
 
 async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, tmp_path: Path) -> None:
     makers: Makers = {"clerk": desk.maker(ScriptedModel([say("An old pond.")]), name="clerk")}
-    async with serve(tmp_path / "runs.db", makers) as server:
-        desk.url = server.url
+    async with serve(desk, tmp_path / "runs.db", makers):
         page = await desk.asked("A haiku.")
         other = await desk.open(f"#{desk.runs[0].id}")
         for each in (page, other):
@@ -120,7 +116,6 @@ async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, 
             assert await each.locator("#run-facts").inner_text() == facts
         await expect(page.get_by_role("button", name="Poor")).to_be_focused()
         assert desk.problems == []
-        await desk.close()
 
 
 async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk: Desk, tmp_path: Path) -> None:
@@ -130,8 +125,7 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk
         return fail("The cable is out.", "bad_request") if is_out else say("It is in.")
 
     makers: Makers = {"clerk": desk.maker(ScriptedModel(answer), name="clerk")}
-    async with serve(tmp_path / "runs.db", makers) as server:
-        desk.url = server.url
+    async with serve(desk, tmp_path / "runs.db", makers) as server:
         page = await desk.open()
         other = await desk.open()
         await desk.ask(page, "First.", status="failed")
@@ -153,4 +147,3 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk
         await desk.press(page, "Put back: Second.")
         await expect(rows.locator(".status")).to_have_text(["finished", "finished"])
         await expect(rows.get_by_role("button")).to_have_count(0)
-        await desk.close()

@@ -18,7 +18,6 @@ from rxworker.cli.demo_script import QUESTION, demo_worker
 from rxworker.events import Record
 from rxworker.hub import Reliable
 from rxworker.testing import ScriptedModel, call, say, think
-from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
 from tests.ui.browser.test_fold import NODE, page_tells
 
@@ -90,8 +89,7 @@ async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: De
     async with desk.serve(ScriptedModel(replies, delay=0.02), [look]):
         page = await desk.open()
         await expect(page.locator("#time-bar")).to_be_hidden()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        await desk.ask(page, status="finished")
         await past(page, False)
         [run] = desk.runs
         records, whole = await records_of(run), "".join(await answers(page))
@@ -117,9 +115,7 @@ async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: De
 
 async def test_the_arrows_go_from_record_to_record(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+    async with desk.asking(model) as page:
         for n in range(1, 6):
             model.let(1)
             await desk.answers(page, LONG[: 4 * n])
@@ -147,9 +143,7 @@ async def test_the_arrows_go_from_record_to_record(desk: Desk) -> None:
 
 async def test_a_run_goes_on_behind_its_past(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+    async with desk.asking(model) as page:
         model.let(3)
         await desk.answers(page, LONG[:12])
         await expect(page.locator("#time-live")).to_have_text("Live")
@@ -178,10 +172,7 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 async def test_a_run_is_played_to_its_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 0.2)
-    async with desk.serve(GatedModel([say(LONG)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel([say(LONG)], free=True), status="finished") as page:
         await page.locator("#time-speeds button").last.click()
         await page.locator(SLIDER).focus()
         watch = """() => {
@@ -203,10 +194,7 @@ async def test_a_run_is_played_to_its_end(desk: Desk, monkeypatch: pytest.Monkey
 
 async def test_playing_stops_where_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 100.0)
-    async with desk.serve(GatedModel([say(LONG)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+    async with desk.asking(GatedModel([say(LONG)], free=True), status="finished") as page:
         await desk.press(page, "Play")
         await past(page, True)
         await desk.press(page, "Stop playing")
@@ -221,9 +209,9 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_script, "PACE", demo_script.PACE / 4)
-    async with WebServer(lambda: demo_worker(always_books=True), port=0) as server:
+    async with desk.serve_workers(lambda: demo_worker(always_books=True)) as server:
         entry = server.state.runs.start(QUESTION)
-        page = await desk.open(f"#{entry.id}", url=server.url)
+        page = await desk.open(f"#{entry.id}")
         await expect(page.locator("#approval")).to_be_visible()
         await move(page, 0.5)
         await expect(page.locator("#approval")).to_be_hidden()
@@ -253,16 +241,13 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         await page.locator("#time-live").click()
         await past(page, False)
         assert await answers(page) == whole
-        await desk.close()
 
 
 async def test_a_run_is_forked_where_the_server_can(desk: Desk) -> None:
     model = GatedModel([say(LONG), say("Other.")], free=True)
     asked: list[tuple[str, Any]] = []
     async with desk.serve(model) as server:
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await expect(page.locator("#time-fork")).to_be_hidden()
         fork = server.state.runs.start("The fork")
         await asyncio.gather(*desk.runs)
