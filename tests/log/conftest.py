@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +62,19 @@ def nats_server(nats_program: str, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def nats_address(nats_server: NatsServer) -> str:
     """The address of a log that does not exist yet."""
-    return f"{nats_server.address}/{uuid.uuid4().hex}"
+    return nats_server.new_address()
+
+
+@pytest.fixture
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[NatsServer | PostgresServer]:
+    """A server of this name that the test may kill."""
+    if request.param == "postgres":
+        yield request.getfixturevalue("postgres")
+        return
+    server = NatsServer(request.getfixturevalue("nats_program"), tmp_path / "nats")
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +85,7 @@ def new_address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         if store == "postgres":
             return request.getfixturevalue("postgres").new_address()
         if store == "nats":
-            return f"{request.getfixturevalue('nats_server').address}/{uuid.uuid4().hex}"
+            return request.getfixturevalue("nats_server").new_address()
         return f"sqlite:{tmp_path_factory.mktemp('log')}/runs.db"
 
     return make

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from uuid import uuid4
 
 from tests.ports import free_port
 
@@ -58,6 +59,10 @@ class NatsServer:
     def address(self) -> str:
         """Where it is."""
         return f"nats://127.0.0.1:{self.port}"
+
+    def new_address(self) -> str:
+        """The address of a log that does not exist yet."""
+        return f"{self.address}/{uuid4().hex}"
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""

@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rxworker import Worker, tool
-from rxworker.events import Record
+from rxworker.events import Event, Record, RunStart, TurnStart
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, Replica, RunInfo
-from rxworker.log.format import records_of
+from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel
 from rxworker.worker import work
+
+RUN = "run-1"
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
 class Waiting:
@@ -59,7 +63,18 @@ async def end_of(log: EventLog, *runs: str) -> list[Replica]:
     return replicas
 
 
-async def stored(log: EventLog, run_id: str) -> list[Record]:
+def entries(count: int, after: int = 0, epoch: int = 1, event: Event | None = None) -> list[Entry]:
+    """So many entries of a run, whose first one begins it."""
+    events = [START if n == 1 else event or TurnStart() for n in range(after + 1, after + count + 1)]
+    return entries_of([Record(n, RUN, min(n - 1, 1), 0, 0.0, each) for n, each in enumerate(events, after + 1)], epoch)
+
+
+async def stored(log: EventLog, run_id: str = RUN) -> list[Record]:
     """The records of a run."""
     found = [entry async for entry in log.read(run_id)]
     return [one for record in records_of(found, run_id) for one in expand(record)]
+
+
+async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
+    """The numbers of the records of a run."""
+    return [record.seq for record in await stored(log, run_id)]

@@ -18,26 +18,23 @@ from rxworker.errors import (
     LogError,
     RunStatusError,
 )
-from rxworker.events import Event, Record, RunAbort, RunRequeue, RunStart, RunStop, TextDelta, TurnStart
+from rxworker.events import Event, Record, RunAbort, RunRequeue, RunStop, TextDelta, TurnStart
 from rxworker.hub.history import expand
 from rxworker.log import Claim, EventLog, MemoryLog, RunInfo, base, dismiss_run, export_run, fork_run, set_allowed
 from rxworker.log.format import Entry, entries_of, read_line, records_of, write_line
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
-from rxworker.messages import Conversation, JsonObject, Message
+from rxworker.messages import JsonObject
 from tests.log.conftest import STORES, OpenLog, store_of
+from tests.log.processes import RUN, START
 from tests.whole import IS_WHOLE
 
-RUN = "run-1"
 open_store = pytest.fixture(params=STORES, name="open_store")(store_of)
 
 
 def message(text: str) -> JsonObject:
     """The data of a command that sends a text."""
     return {"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]}
-
-
-START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
 def records(events: Sequence[Event], after: int = 0, run_id: str = RUN) -> list[Record]:

@@ -24,6 +24,7 @@ from rxworker.log.values import RunRow
 from rxworker.testing import ScriptedModel, call, say
 from tests.log.conftest import OpenLog, until
 from tests.log.nats_server import NatsServer
+from tests.log.postgres_server import PostgresServer
 from tests.log.test_conformance import START
 from tests.log.test_runs import Reader, Writer, append, store
 from tests.whole import IS_WHOLE
@@ -404,38 +405,28 @@ async def test_a_process_that_is_killed_at_any_write_counts_nothing_twice(tmp_pa
         assert sum(found[-1].last.values()) == total + 1
 
 
-@pytest.mark.parametrize("store_name", ["postgres", "nats"])
+@pytest.mark.parametrize("own_server", ["postgres", "nats"], indirect=True)
 async def test_runs_and_folds_go_on_when_the_server_is_killed_and_restarted(
-    request: pytest.FixtureRequest, store_name: str, tmp_path: Path
+    own_server: NatsServer | PostgresServer,
 ) -> None:
-    if store_name == "nats":
-        server = NatsServer(request.getfixturevalue("nats_program"), tmp_path / "nats")
-        server.start()
-        address = f"{server.address}/x"
-    else:
-        server = request.getfixturevalue("postgres")
-        address = server.new_address()
-    try:
-        async with open_log(address) as log, open_log(address) as other:
-            writer = Writer(log, random.Random(3))
-            reader, follower = Reader(other), Follower(other)
-            for _ in range(2 if IS_WHOLE else 1):
-                for verb in (writer.begin, writer.go_on, writer.begin, writer.end, writer.go_on):
-                    await verb()
-                await until(lambda: reader.last and follower.state.last)
-                server.kill()
-                server.start()
-            await writer.begin()
-            await until(lambda: reader.has(writer.expected) and follower.has(writer.expected))
-            assert (reader.faults, reader.failed, follower.errors) == ([], [], [])
-            assert follower.state.faults == ()
-            reader.subscription.dispose()
-            follower.subscription.dispose()
-            await until(lambda: not other.folds)
-            assert (await fold_of(other).pipe(ops.first())).count == sum(writer.expected.values())
-    finally:
-        if store_name == "nats":
-            server.kill()
+    address = own_server.new_address()
+    async with open_log(address) as log, open_log(address) as other:
+        writer = Writer(log, random.Random(3))
+        reader, follower = Reader(other), Follower(other)
+        for _ in range(2 if IS_WHOLE else 1):
+            for verb in (writer.begin, writer.go_on, writer.begin, writer.end, writer.go_on):
+                await verb()
+            await until(lambda: reader.last and follower.state.last)
+            own_server.kill()
+            own_server.start()
+        await writer.begin()
+        await until(lambda: reader.has(writer.expected) and follower.has(writer.expected))
+        assert (reader.faults, reader.failed, follower.errors) == ([], [], [])
+        assert follower.state.faults == ()
+        reader.subscription.dispose()
+        follower.subscription.dispose()
+        await until(lambda: not other.folds)
+        assert (await fold_of(other).pipe(ops.first())).count == sum(writer.expected.values())
 
 
 async def test_a_long_run_is_emitted_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

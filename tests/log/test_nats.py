@@ -20,46 +20,25 @@ import pytest
 from msgspec import structs
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
-from rxworker.events import Record, RunStart, TextDelta
-from rxworker.hub.history import expand
+from rxworker.events import TextDelta, TurnStart
 from rxworker.log import Claim, EventLog, open_log
-from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.log.nats import NatsLog
 from rxworker.log.nats import connection as nats_connection
 from rxworker.log.nats.format import Address
 from rxworker.log.nats.owned import OwnedRuns
 from rxworker.log.values import Command, RunRow
-from rxworker.messages import Conversation, Message
-from tests.log.clerk import Clerk
 from tests.log.conftest import until
 from tests.log.nats_server import NatsServer
+from tests.log.processes import RUN, entries, numbers, stored
 from tests.log.proxy import Proxy
 from tests.log.test_conformance import message
 from tests.ports import free_port
-
-RUN = "run-1"
-START = RunStart(Conversation((Message.user("Hi"),)), 1)
-
-
-def entries(count: int, after: int = 0, epoch: int = 1, text: str = "four") -> list[Entry]:
-    first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [Record(n, RUN, 1, 0, 0.0, TextDelta(0, text)) for n in range(after + 1 + len(first), after + count + 1)]
-    return entries_of([*first, *more], epoch)
 
 
 async def begun(log: EventLog, count: int = 1) -> Claim:
     claim = await log.claim(RUN, create=True)
     await log.append(claim, entries(count), after=0)
     return claim
-
-
-async def stored(log: EventLog, run_id: str = RUN) -> list[Record]:
-    found = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(found, run_id) for one in expand(record)]
-
-
-async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
-    return [record.seq for record in await stored(log, run_id)]
 
 
 async def watch(log: EventLog, count: int, run_id: str = RUN) -> list[int]:
@@ -217,14 +196,14 @@ async def test_what_is_larger_than_a_message_is_stored(nats_address: str) -> Non
     text = "x" * 1_500_000
     async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
         claim = await begun(one)
-        await one.append(claim, entries(2, 1, text=text), after=1)
+        await one.append(claim, entries(2, 1, event=TextDelta(0, text)), after=1)
         await one.append(claim, entries(1, 3), after=3)
         sent = Command("send", message(text))
         await one.send(RUN, sent)
         await one.send(RUN, structs.replace(sent, key="a"))
         assert [command.data for command in await two.sent(RUN)] == [sent.data] * 2
         seen = [record.event for record in await stored(two)]
-        assert seen[1:] == [TextDelta(0, text), TextDelta(0, text), TextDelta(0, "four")]
+        assert seen[1:] == [TextDelta(0, text), TextDelta(0, text), TurnStart()]
         for after in range(4):
             entry = await anext(two.read(RUN, after))
             assert entry.first <= after + 1 <= entry.last
@@ -357,47 +336,6 @@ async def test_who_reads_from_memory_reads_on_when_that_is_given_up(
 
 
 # Servers that are killed
-
-
-async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restarted(
-    nats_program: str, tmp_path: Path
-) -> None:
-    server = NatsServer(nats_program, tmp_path / "nats")
-    server.start()
-    try:
-        async with NatsLog(f"{server.address}/x") as log, NatsLog(f"{server.address}/x") as other:
-            clerk = Clerk(log, delay=0.004)
-            run = clerk.worker.run("Begin.")
-            clerk.go_on.set()
-            await clerk.started.wait()
-            seen: list[int] = []
-            has_text = asyncio.Event()
-
-            async def watches() -> None:
-                async for entry in other.follow(run.id):
-                    seen.extend(range(entry.first, entry.last + 1))
-                    if entry.kind == "text_delta":
-                        has_text.set()
-                    if entry.kind == "run_stop":
-                        return
-
-            watching = asyncio.create_task(watches())
-            for _ in range(2):
-                has_text.clear()
-                # Or the watcher has seen all of it, which a slow server sends at once.
-                waiting = asyncio.create_task(has_text.wait())
-                await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                server.kill()
-                server.start()
-            async with asyncio.timeout(60):
-                result = await run
-                await watching
-            assert result.text.startswith("A long answer")  # pyright: ignore[reportAttributeAccessIssue]
-            assert seen == list(range(1, run.last_seq + 1))
-            assert await stored(other, run.id) == [record async for record in run]
-    finally:
-        server.kill()
 
 
 async def test_nothing_is_written_behind_records_that_a_server_has_lost(nats_program: str, tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ import pytest
 
 from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError, LeaseHeldError, LocalProtocolError, LogError, RunStatusError
-from rxworker.events import Record, RunStart, TurnStart
-from rxworker.log import EventLog, Replica, RunInfo, open_log
-from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log import EventLog, RunInfo, open_log
+from rxworker.log.format import Entry
 from rxworker.log.values import Command, RunRow
-from rxworker.messages import Conversation, Message
-from rxworker.testing import ScriptedModel, say
+from rxworker.testing import ScriptedModel
 from tests.log.postgres_server import PASSWORD, PostgresServer, require_postgres, why_missing
+from tests.log.processes import RUN, entries, numbers
 
 if why_missing():
     require_postgres()
@@ -30,20 +29,6 @@ from rxworker.log import postgres as module
 from rxworker.log import postgres_connection as connections
 from rxworker.log import postgres_tables as tables
 from rxworker.log.postgres import PostgresLog
-
-RUN = "run-1"
-START = RunStart(Conversation((Message.user("Hi"),)), 1)
-
-
-def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
-    first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [Record(n, RUN, 1, 0, 0.0, TurnStart()) for n in range(after + 1 + len(first), after + count + 1)]
-    return entries_of([*first, *more], epoch)
-
-
-async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
-    found = [entry async for entry in log.read(run_id)]
-    return [record.seq for record in records_of(found, run_id)]
 
 
 async def test_the_index_of_texts_is_made_by_the_first_search_and_holds_no_deleted_text(
@@ -179,27 +164,6 @@ async def test_changes_after_those_that_were_lost_are_seen(postgres: PostgresSer
             async for infos in changes:
                 if infos[-1].status == "finished":
                     break
-
-
-async def test_a_run_and_its_watcher_survive_a_kill_of_the_server(postgres: PostgresServer) -> None:
-    address = postgres.new_address()
-    async with open_log(address) as log, open_log(address) as other:
-        run = Worker(ScriptedModel([say("four" * 60)], delay=0.01), log=log).run("Hi")
-        middle = asyncio.Event()
-        run.records.subscribe(lambda record: middle.set() if record.seq >= 20 else None)
-        await middle.wait()
-        replica = Replica(other, run.id)
-        seen: list[Record] = []
-        replica.records.subscribe(seen.append)
-        await replica.ready()
-        postgres.kill()
-        await asyncio.to_thread(postgres.start)
-        assert (await run).text == "four" * 60
-        async with asyncio.timeout(60):
-            await replica.ended()
-        everything = list(range(1, run.last_seq + 1))
-        assert [n for each in seen for n in range(each.first, each.seq + 1)] == everything
-        assert (await numbers(other, run.id))[-1] == run.last_seq
 
 
 async def test_a_server_that_stays_away_is_an_error_and_nothing_is_lost(

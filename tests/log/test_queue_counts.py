@@ -16,11 +16,10 @@ from rxworker.worker import submit
 from tests.bench.queue_counts import count
 from tests.log.conftest import NewAddress
 from tests.log.processes import end_of, working
+from tests.whole import SLOW_STORES
 
-STORES = ["sqlite", "postgres", "nats"]
 
-
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_a_queued_run_wakes_one_process_and_costs_the_same_with_any_number_of_them(
     store: str, new_address: NewAddress
 ) -> None:
@@ -48,7 +47,7 @@ async def test_a_run_of_another_kind_wakes_only_processes_of_that_kind(tmp_path:
             assert await cooks.wait()
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_a_run_that_the_called_process_cannot_continue_is_taken_by_another_one(
     store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +65,7 @@ async def test_a_run_that_the_called_process_cannot_continue_is_taken_by_another
             await end_of(desk, await submit(desk, "Hi"))
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_a_command_wakes_the_owner_that_follows_nothing_else(store: str, new_address: NewAddress) -> None:
     address = new_address(store)
     async with _open(address) as desk, _open(address) as log:

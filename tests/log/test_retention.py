@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rxworker.events import RunStart, TextDelta
+from rxworker.events import TextDelta
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import LISTED, Command, RunRow, StoredStatus, send_command
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Message
 from rxworker.worker import submit
 from tests.log.conftest import STORES, OpenLog, store_of
+from tests.log.processes import START
 from tests.log.test_conformance import entries
 
-START = RunStart(Conversation((Message.user("Hi"),)), 1)
 open_store = pytest.fixture(params=STORES, name="open_store")(store_of)
 
 ALL: list[dict[str, Any]] = [{"max_age": -1}, {"max_runs": 0}, {"max_bytes": 0}]

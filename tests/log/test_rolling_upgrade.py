@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 BEFORE = "a8785d1c"
 """The commit of the release before: 0.2.0."""
 PROGRAM = Path(__file__).with_name("version_at_work.py")
-STORES = ["postgres", "sqlite", "nats"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ async def older(folder: Path, address: str) -> AsyncGenerator[Older]:
             await process.wait()
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", SLOW_STORES)
 async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
     store: str, before: Path, new_address: NewAddress
 ) -> None:

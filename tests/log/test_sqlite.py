@@ -16,20 +16,9 @@ from pathlib import Path
 import pytest
 
 from rxworker.errors import LogError
-from rxworker.events import Record, RunStart, TurnStart
 from rxworker.log import SQLiteLog, open_log
 from rxworker.log import sqlite as module
-from rxworker.log.format import Entry, entries_of, records_of
-from rxworker.messages import Conversation, Message
-
-RUN = "run-1"
-START = RunStart(Conversation((Message.user("Hi"),)), 1)
-
-
-def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
-    first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [Record(n, RUN, 1, 0, 0.0, TurnStart()) for n in range(after + 1 + len(first), after + count + 1)]
-    return entries_of([*first, *more], epoch)
+from tests.log.processes import RUN, entries, numbers
 
 
 async def write(path: Path, count: int = 3) -> None:
@@ -43,7 +32,7 @@ def killed(path: Path, *, appends: int) -> None:
     code = f"""
     import asyncio, os, signal
     from pathlib import Path
-    from tests.log.test_sqlite import RUN, entries
+    from tests.log.processes import RUN, entries
     from rxworker.log import SQLiteLog
 
     async def main():
@@ -59,9 +48,9 @@ def killed(path: Path, *, appends: int) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-async def numbers(path: Path) -> list[int]:
+async def numbers_in(path: Path) -> list[int]:
     async with SQLiteLog(path) as log:
-        return [record.seq for record in records_of([entry async for entry in log.read(RUN)], RUN)]
+        return await numbers(log)
 
 
 async def test_what_a_killed_process_has_stored_is_there_and_its_loss_is_an_error(tmp_path: Path) -> None:
@@ -73,7 +62,7 @@ async def test_what_a_killed_process_has_stored_is_there_and_its_loss_is_an_erro
         shutil.copytree(made, folder)
         path, wal = folder / "runs.db", folder / "runs.db-wal"
         if damage == "none":
-            assert await numbers(path) == [1, 2, 3, 4, 5]
+            assert await numbers_in(path) == [1, 2, 3, 4, 5]
             continue
         (folder / "runs.db-shm").unlink()
         data = bytearray(wal.read_bytes())
@@ -89,7 +78,7 @@ async def test_what_a_killed_process_has_stored_is_there_and_its_loss_is_an_erro
         if damage == "truncated":  # it can be accepted
             assert re.search(r"delete .*runs\.db-barriers", str(lost.value))
             (folder / "runs.db-barriers").unlink()
-            assert 0 < len(await numbers(path)) < 5
+            assert 0 < len(await numbers_in(path)) < 5
 
 
 async def test_another_database_is_refused(tmp_path: Path) -> None:
@@ -194,7 +183,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_corrupted(tmp_path: Path) -> Non
         check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     stored = int(done.stdout)
-    assert asyncio.run(numbers(path)) == list(range(1, stored + 1))
+    assert asyncio.run(numbers_in(path)) == list(range(1, stored + 1))
 
 
 def test_the_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:

@@ -21,13 +21,15 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.log import MemoryLog
+from rxworker.log import MemoryLog, Replica, open_log
 from rxworker.log.values import Command
 from rxworker.messages import Message
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.turn.commands import send_command
 from tests.log.conftest import OpenLog, until
+from tests.log.nats_server import NatsServer
+from tests.log.postgres_server import PostgresServer
 from tests.log.processes import Waiting, stored
 from tests.pauses import pause_of
 
@@ -232,6 +234,28 @@ async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
         ("Order tea", False),
         ("Order tea", True),
     }
+
+
+@pytest.mark.parametrize("own_server", ["postgres", "nats"], indirect=True)
+async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restarted(
+    own_server: NatsServer | PostgresServer,
+) -> None:
+    address = own_server.new_address()
+    async with open_log(address) as log, open_log(address) as other:
+        run = Worker(ScriptedModel([say("four" * 60)], delay=0.01), log=log).run("Hi")
+        await until(lambda: run.last_seq >= 10)
+        replica, seen = Replica(other, run.id), list[Record]()
+        replica.records.subscribe(seen.append)
+        await replica.ready()
+        for place in (20, 30):
+            await until(lambda place=place: run.last_seq >= place)
+            own_server.kill()
+            await asyncio.to_thread(own_server.start)
+        assert (await run).text == "four" * 60
+        async with asyncio.timeout(60):
+            await replica.ended()
+        assert [n for each in seen for n in range(each.first, each.seq + 1)] == [*range(1, run.last_seq + 1)]
+        assert await stored(other, run.id) == [record async for record in run]
 
 
 @pytest.mark.parametrize("kind", ["send", "cancel"])
