@@ -26,12 +26,14 @@ from rxworker.events import (
     Record,
     RunRecover,
     RunRequeue,
+    RunResume,
+    RunStart,
     WatcherDetach,
 )
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
-from rxworker.log.values import RunRow, with_figures
+from rxworker.log.values import CONVERSATION, RunRow, with_figures
 from rxworker.messages import Message
 from rxworker.messages.settings import shared_fields
 from rxworker.state import RunState, fold_run
@@ -211,6 +213,8 @@ def _key(value: object, ids: dict[str, str]) -> str:
 def _essence(value: Any, ids: dict[str, str]) -> object:
     if isinstance(value, Message):
         value = replace(value, provider=None, model=None, service=None)
+    if isinstance(value, RunStart | RunResume):
+        value = replace(value, labels={**value.labels, CONVERSATION: ""})
     if isinstance(value, Struct):
         # Only the fields of Structs are left out: the JSON objects in them, such as arguments, may have any names.
         essence: dict[str, object] = {"": type(value).__name__}

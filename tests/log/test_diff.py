@@ -47,7 +47,7 @@ async def test_the_same_run_twice_has_no_difference_although_ids_and_times_diffe
             return say("Let me see.") + Reply(tool_calls=(Call("look", {"n": 1}, name),))
 
         one = await run_of(log, with_id("call_x"), say("Done."))
-        other = await run_of(log, with_id("call_y"), say("Done."))
+        other = await run_of(log, with_id("call_y"), say("Done."), labels={"conversation": "c-1"})
         diff = await diff_runs(log, one, other)
         assert diff.is_equal
         assert diff.messages == ()

@@ -122,7 +122,7 @@ async def told_by(worker: Worker) -> list[Event]:
 
 
 def _timeless(event: Any) -> Any:
-    return re.sub(r"run-[0-9a-f]+|, seconds=[^,]*", "", repr(event))
+    return re.sub(r"(run|conversation)-[0-9a-f]+|, seconds=[^,]*", "", repr(event))
 
 
 def same(source: Observable[Event]) -> Observable[Event]:
