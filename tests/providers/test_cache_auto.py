@@ -142,9 +142,9 @@ PROVIDERS = {"anthropic": Anthropic("m", api_key="k"), "bedrock": Bedrock(SONNET
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_of_fifty_tool_loops_at_least_95_percent_of_what_can_be_read_is_read(name: str) -> None:
+def test_of_twenty_tool_loops_at_least_95_percent_of_what_can_be_read_is_read(name: str) -> None:
     totals: list[tuple[int, int]] = []
-    for seed in range(50):
+    for seed in range(20):
         options = Options(cache="auto", cache_ttl=(None, "1h")[seed % 2], max_tokens=seed + 1)
         totals.append(served(PROVIDERS[name], [*loop(seed, name)], options))
     assert min(read / could for could, read in totals if could > 20 * LEAST) >= 0.95
@@ -217,17 +217,17 @@ PREFIXES: dict[str, tuple[Provider, Callable[[], PrefixServer]]] = {
 
 
 @pytest.mark.parametrize("name", PREFIXES)
-def test_of_fifty_tool_loops_a_service_that_caches_unasked_reads_at_least_95_percent(name: str) -> None:
+def test_of_twenty_tool_loops_a_service_that_caches_unasked_reads_at_least_95_percent(name: str) -> None:
     """What can be read is the request before, if it is long enough to be cached."""
     provider, new = PREFIXES[name]
     could = read = 0
-    for seed in range(50):
+    for seed in range(20):
         server, before = new(), 0
         for conversation in loop(seed, provider.name):
             size, found = server.answer(provider.request(conversation, TOOLS, AUTO).body)
             could += before if before >= server.least else 0
             read, before = read + found, size
-    assert could > 1_000_000
+    assert could > 400_000
     assert read >= 0.95 * could
 
 
@@ -389,8 +389,8 @@ CHATS = {
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_of_fifty_tool_loops_over_chat_at_least_95_percent_is_read(name: str) -> None:
-    totals = [served(CHATS[name], [*loop(seed, "openai_chat")], AUTO) for seed in range(50)]
+def test_of_twenty_tool_loops_over_chat_at_least_95_percent_is_read(name: str) -> None:
+    totals = [served(CHATS[name], [*loop(seed, "openai_chat")], AUTO) for seed in range(20)]
     assert min(read / could for could, read in totals if could > 20 * LEAST) >= 0.95
 
 

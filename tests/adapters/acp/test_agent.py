@@ -484,16 +484,6 @@ async def test_the_end_of_a_run_is_a_stop_reason(reply: Reply, options: dict[str
         assert await client.prompt(await client.open(), "Go") == {"stopReason": reason}
 
 
-async def test_a_refused_prompt_is_not_part_of_the_next_request() -> None:
-    make, model = scripted("Hello!", say("No.", stop=StopKind.REFUSAL), "Yes.")
-    async with serving(make) as client:
-        session = await client.open()
-        for text in ("Hi", "Something bad", "Something good"):
-            await client.prompt(session, text)
-    sent = [message.text for message in model.requests[2].conversation.messages]
-    assert sent == ["Hi", "Hello!", "Something good"]
-
-
 async def test_a_failed_run_is_an_error_and_the_session_goes_on() -> None:
     @on_message_send
     def stop(context: MessageSendContext) -> Cancel | None:
@@ -694,20 +684,20 @@ async def test_a_question_that_the_client_has_left_open_is_sent_again() -> None:
         assert last[-1].text == "Go on"
 
 
-async def test_a_refused_prompt_is_not_replayed() -> None:
+async def test_a_refused_prompt_is_neither_sent_with_the_next_nor_replayed() -> None:
     async with MemoryLog() as log:
-        make, _ = scripted("Hello!", say("No.", stop=StopKind.REFUSAL))
+        make, model = scripted("Hello!", say("No.", stop=StopKind.REFUSAL), "Yes.")
         async with serving(make, log=log) as client:
             session = await client.open()
-            await client.prompt(session, "Hi")
-            await client.prompt(session, "Something bad")
-        make, model = scripted("Yes.")
+            for text in ("Hi", "Something bad", "Something good"):
+                await client.prompt(session, text)
+        make, later = scripted("Bye.")
         async with serving(make, log=log) as client:
             await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
-            assert client.text_of("user_message_chunk") == "Hi"
-            await client.prompt(session, "Something good")
-        sent = [message.text for message in model.requests[0].conversation.messages]
-        assert sent == ["Hi", "Hello!", "Something good"]
+            assert client.text_of("user_message_chunk") == "HiSomething good"
+            await client.prompt(session, "Bye")
+        sent = [[message.text for message in one.requests[-1].conversation.messages] for one in (model, later)]
+        assert sent == [["Hi", "Hello!", "Something good"], ["Hi", "Hello!", "Something good", "Yes.", "Bye"]]
 
 
 GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
