@@ -17,7 +17,7 @@ from reactivex.internal import noop
 
 from rxworker.boards.cell import Cell
 from rxworker.boards.clock import RecordClock
-from rxworker.boards.panel import AlertChange, Panel, PanelState, one_name, read_name
+from rxworker.boards.panel import NOT_KNOWN, AlertChange, Panel, PanelState, number, one_name, read_name
 from rxworker.boards.selection import EVERYTHING, Selecting, Selection
 from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
@@ -560,7 +560,8 @@ class Board:
             self._earlier[key] = change
 
     def _report(self, change: AlertChange) -> None:
-        name, value = one_name(change), change.value
+        name, unit = one_name(change), self._cell(change.panel).panel.unit
+        value = NOT_KNOWN if change.value is None else number(change.value, unit)
         if change.is_firing:
             logger.warning("%s is beyond its limit: %s", name, value, extra={"panel": change.panel})
         else:

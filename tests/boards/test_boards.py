@@ -177,6 +177,16 @@ def test_of_a_history_the_last_change_of_each_value_is_reported_once(caplog: Any
         assert len([each for each in seen if each.time < began]) == len(reported)
 
 
+def test_an_alert_is_logged_as_its_panel_shows_the_value(caplog: Any) -> None:
+    source, clock = Source[Any](), HistoricalScheduler()
+    board = Dashboard([panel("Failed", ops.map(lambda _: 100 / 3), unit="%", alert=above(20))])
+    shown = board.show(source, scheduler=clock)
+    source.on_next(Record(1, "a", 1, 1, clock.to_seconds(clock.now), TextDelta(0, "x")))
+    clock.advance_by(timedelta(seconds=1))
+    shown.dispose()
+    assert "failed is beyond its limit: 33.33 %" in caplog.text
+
+
 class Timed:
     """A source that is pushed by hand, and a board over it."""
 
