@@ -18,7 +18,8 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
 from textual.message import Message
-from textual.widgets import OptionList, Static, TextArea
+from textual.screen import Screen
+from textual.widgets import Footer, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
@@ -63,6 +64,19 @@ class TwoEnds(Static):
         if right:
             line.append(" " + right)
         return line
+
+
+class KeyLine(Footer):
+    """The keys that are active, drawn anew only when others are: Textual does so each time that the focus moves."""
+
+    _drawn: tuple[tuple[Binding, bool, str], ...] = ()
+
+    def bindings_changed(self, screen: Screen[object]) -> None:
+        """Show the active keys of the screen, if they are others than before."""
+        shown = tuple((each.binding, each.enabled, each.tooltip) for each in screen.active_bindings.values())
+        if shown != self._drawn and screen is self.screen and app_of(screen).app_focus:
+            self._drawn = shown
+            super().bindings_changed(screen)  # pyright: ignore[reportUnknownMemberType]
 
 
 def usage_line(usage: Usage, prices: Prices | None) -> str:

@@ -23,7 +23,6 @@ from textual.css.query import NoMatches
 from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer
 
 from rxworker.boards import Dashboard
 from rxworker.desk.conversation import conversation_id
@@ -34,7 +33,17 @@ from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
-from rxworker.ui.terminal.bars import Choice, CommandMenu, Composer, Quit, TwoEnds, count_line, usage_line, who_line
+from rxworker.ui.terminal.bars import (
+    Choice,
+    CommandMenu,
+    Composer,
+    KeyLine,
+    Quit,
+    TwoEnds,
+    count_line,
+    usage_line,
+    who_line,
+)
 from rxworker.ui.terminal.commands import Commands, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen, BoardScreen, DetailsScreen, TraceScreen
 from rxworker.ui.terminal.diff import edit_of
@@ -136,7 +145,7 @@ class ConversationScreen(Screen[None]):
         yield CommandMenu()
         yield Composer()
         yield TwoEnds(id="usage", keep_left=True)
-        yield Footer(show_command_palette=False)
+        yield KeyLine(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Start the clock and focus the input; go on with a stored conversation."""
@@ -151,7 +160,7 @@ class ConversationScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Use the compact footer on a narrow screen, to show more keys."""
-        self.query_one(Footer).compact = self.size.width < NARROW
+        self.query_one(KeyLine).compact = self.size.width < NARROW
 
     def begin(self, text: str) -> None:
         """Start a new run with what was typed."""

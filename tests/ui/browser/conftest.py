@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -308,15 +308,27 @@ class Desk:
         self.contexts.clear()
         self._taken.clear()
 
-    async def open(self, path: str = "", *, url: str = "", width: int = 1280, **options: Any) -> Page:
-        """Open the page in a window of its own, with these options of a browser context."""
-        if options:
+    async def window(self, width: int = 1280, *, is_shared: bool = True, **options: Any) -> Page:
+        """A window: one that other tests use as well, or one of its own with these options of a browser context.
+
+        A page of another origin needs its own: the browser has kept the files without the header that it asks for.
+        """
+        if options or not is_shared:
             page = await self._windows.new(width, **options)
             self.contexts.append(page.context)
         else:
             page = await self._windows.take(width)
             self._taken.append(page)
         self.attend(page)
+        return page
+
+    async def open(
+        self, path: str = "", *, url: str = "", scheme: Literal["light", "dark"] = "light", **options: Any
+    ) -> Page:
+        """Open the page in a window, of a system with these colours."""
+        page = await self.window(**options)
+        if scheme == "dark":
+            await page.emulate_media(color_scheme=scheme)
         await page.goto((url or self.url) + path)
         await page.wait_for_selector("#link[data-state=open]")
         return page
@@ -388,9 +400,14 @@ class Desk:
         def on_socket(socket: WebSocket) -> None:
             socket.on("framereceived", lambda data: self._take(page, data))
 
-        self._listeners[page] = [("console", on_console), ("pageerror", on_error), ("websocket", on_socket)]
-        for event, listener in self._listeners[page]:
-            page.on(event, listener)
+        self.listen(page, "console", on_console)
+        self.listen(page, "pageerror", on_error)
+        self.listen(page, "websocket", on_socket)
+
+    def listen(self, page: Page, event: Any, listener: Callable[[Any], None]) -> None:
+        """Call a function at each event of a page, until its window is left."""
+        self._listeners.setdefault(page, []).append((event, listener))
+        page.on(event, listener)
 
     def _take(self, page: Page, data: str | bytes) -> None:
         message = msgspec.json.decode(data)

@@ -129,7 +129,8 @@ async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk) -
 
 async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk) -> None:
     async with desk.serve(GatedModel(talk(), free=True), [look]):
-        page = await desk.open(permissions=["clipboard-read", "clipboard-write"])
+        page = await desk.open()
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         await desk.ask(page, status="finished")
         run = desk.runs[0]
         answer = page.locator("#conversation > .block.text").first

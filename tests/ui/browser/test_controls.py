@@ -193,7 +193,7 @@ async def fits(page: Page) -> None:
 
 async def test_the_theme_is_that_of_the_system_or_the_chosen_one_and_no_other_server_is_requested(desk: Desk) -> None:
     async with desk.serve(GatedModel([say("Hello")], free=True)):
-        page = await desk.open(color_scheme="dark")
+        page = await desk.open(scheme="dark")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
         await desk.press(page, "Use light colours")
         asked: list[str] = []

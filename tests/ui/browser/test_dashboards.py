@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from playwright.async_api import Browser, Request, expect
+from playwright.async_api import Request, expect
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -254,7 +254,7 @@ HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href
 <rx-panel id="source" src="{url}api/runs/x"></rx-panel></html>"""
 
 
-async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, browser: Browser) -> None:
+async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk) -> None:
     html = ""
 
     async def get(_: web.Request) -> web.Response:
@@ -272,9 +272,7 @@ async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, browser: Br
             run = server.state.runs.start("Go")
             await desk.runs[-1]
             html = HTML.format(url=server.url, run=run.id)
-            context = await browser.new_context()
-            desk.contexts.append(context)
-            page = await context.new_page()
+            page = await desk.window(is_shared=False)
             await page.goto(origin)
             await expect(page.locator("#one .board-panel")).to_have_count(1)
             await expect(page.locator("#one .board-panel")).to_contain_text("1 calls")
@@ -291,3 +289,4 @@ async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, browser: Br
             assert [feed.clients for feed in feeds if feed.clients] == [1]
     finally:
         await runner.cleanup()
+    desk.problems.clear()  # the browser reports what is not there

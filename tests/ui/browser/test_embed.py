@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from playwright.async_api import Browser, Page, WebSocket, expect
+from playwright.async_api import Page, WebSocket, expect
 
 from rxworker import Paused, tool
 from rxworker.providers import Request
@@ -46,9 +46,8 @@ class OwnSite:
 
     page: Page
 
-    def __init__(self, desk: Desk, browser: Browser) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._browser = browser
         self._html = ""
         self.origin = ""
         self.sockets: list[WebSocket] = []
@@ -79,23 +78,21 @@ class OwnSite:
 
     async def window(self) -> None:
         """Open a window."""
-        context = await self._browser.new_context(viewport={"width": 1000, "height": 900})
-        self._desk.contexts.append(context)
-        self.page = await context.new_page()
-        self._desk.attend(self.page)
-        self.page.on("websocket", lambda socket: self.sockets.append(socket))
+        self.page = await self._desk.window(1000, is_shared=False)
+        await self.page.set_viewport_size({"width": 1000, "height": 900})
+        self._desk.listen(self.page, "websocket", lambda socket: self.sockets.append(socket))
 
 
 OpenSite: TypeAlias = Callable[[], AbstractAsyncContextManager[OwnSite]]
 
 
 @pytest.fixture
-def own_site(desk: Desk, browser: Browser) -> OpenSite:
+def own_site(desk: Desk) -> OpenSite:
     """A site of its own, as a context manager."""
 
     @asynccontextmanager
     async def serve() -> AsyncGenerator[OwnSite, None]:
-        site, app = OwnSite(desk, browser), web.Application()
+        site, app = OwnSite(desk), web.Application()
         app.router.add_get("/", site.get)
         runner = web.AppRunner(app)
         await runner.setup()

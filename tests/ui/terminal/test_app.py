@@ -8,6 +8,7 @@ import re
 import pytest
 import reactivex
 from reactivex import Observable
+from textual.widgets._footer import FooterKey
 
 from rxworker import Limits, Worker, tool, worker_tool
 from rxworker.events import (
@@ -304,3 +305,7 @@ async def test_keys_that_mean_nothing_are_not_offered(open_app: Open) -> None:
     async with open_app(Worker(model, tools=[look])) as person:
         assert "Unfold" not in person.screen
         await person.ask("Look.", sees="Unfold")
+        shown = [*person.app.query(FooterKey)]
+        person.app.screen.refresh_bindings()
+        await person.pilot.pause()
+        assert [*person.app.query(FooterKey)] == shown, "they are made anew only where others are active"
