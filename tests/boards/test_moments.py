@@ -83,7 +83,7 @@ async def test_moments_are_those_of_all_records(
             await checked.at(time)
         copies = checked.moments._copies  # pyright: ignore[reportPrivateUsage]
         assert len(copies) > 10
-        for kept in copies:  # no timer has run after the last record
+        for kept in copies[:: 1 + len(copies) // 300]:  # no timer has run after the last record
             assert kept.copy.fold().clock.seconds <= kept.place.taken[0] + 1e-6
         fewer = Reads(monkeypatch)
         await checked.at(last)
