@@ -56,10 +56,8 @@ from rxworker.events import (
 )
 from rxworker.events import Usage as UsageEvent
 from rxworker.hooks import Hook, HookPoint
-from rxworker.hub.history import expand
 from rxworker.log import Fleet, MemoryLog, RunInfo, fork_run
 from rxworker.log.fleet import Totals
-from rxworker.log.format import record_of
 from rxworker.messages import Conversation, Prices
 from rxworker.messages.usage import Usage
 from rxworker.operators import usage_changes
@@ -90,6 +88,7 @@ from rxworker.turn.result import Paused
 from rxworker.turn.stages import STAGES
 from rxworker.ui.web.boards.metrics import metrics_of
 from rxworker.worker import Turn, respond
+from tests.log.processes import stored
 
 RUNS_OF_CORPUS = 150 if os.environ.get("RXWORKER_EVERY_CUT") else 24
 OWN_PRICES = Prices(input=700.0, output=900.0)
@@ -315,7 +314,7 @@ async def corpus(seed: int, log: MemoryLog, ledger: Ledger) -> list[Any]:
         if number % 3 == 0:
             await log.annotate(run.id, Annotation("rating", ("good", "poor")[number % 2]))
         if chance.random() < 0.3:
-            records = await records_of_run(log, run.id)
+            records = await stored(log, run.id)
             between = [r.seq for r in records if not r.path and isinstance(r.event, FORKED_AT)]
             name = await fork_run(log, run.id, chance.choice(between))
             if chance.random() < 0.7:
@@ -325,11 +324,6 @@ async def corpus(seed: int, log: MemoryLog, ledger: Ledger) -> list[Any]:
 
 
 FORKED_AT = (RunStart, RunResume, TurnStart, TurnStop)
-
-
-async def records_of_run(log: MemoryLog, run: str) -> list[Record]:
-    found = [record_of(entry, run) async for entry in log.read(run)]
-    return [each for record in found for each in expand(record)]
 
 
 async def settled(run: Run[object]) -> None:
@@ -585,10 +579,10 @@ class Stored:
         return self.line(resumed) if resumed else run
 
 
-async def stored(log: MemoryLog) -> Stored:
+async def corpus_in(log: MemoryLog) -> Stored:
     infos, records = [info async for page in log.list_pages() for info in page], {}
     for info in infos:
-        records[info.run_id] = await records_of_run(log, info.run_id)
+        records[info.run_id] = await stored(log, info.run_id)
     return Stored(infos, records)
 
 
@@ -682,7 +676,7 @@ async def check_log(
     log: MemoryLog, follower: Fleet, results: list[Any], ledger: Ledger, *, is_cached: bool = False
 ) -> Count:
     """Compare all that shows a figure of the runs of a log."""
-    loaded, log_of = Fleet(), await stored(log)
+    loaded, log_of = Fleet(), await corpus_in(log)
     everything = Count(log_of.all)
     check_served(everything, ledger, is_cached=is_cached)
     # Rows, results, exports.

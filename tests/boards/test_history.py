@@ -17,7 +17,6 @@ from reactivex import operators as ops
 from rxworker.boards import Dashboard, PanelState, Selection, fold_log, panel
 from rxworker.boards.stored import LogRecords
 from rxworker.events import Event, Record, RunStart, RunStop, TextDelta, ToolStart, TurnStart
-from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.fold import StoredRun
 from rxworker.log.format import entries_of, record_of
@@ -27,6 +26,7 @@ from rxworker.operators import records_of
 from rxworker.panels import COST, FLEET, RUNS, USAGE, count, label_of, run_of
 from tests.boards.test_reads import OWN
 from tests.boards.test_ready_panels import RECORDS
+from tests.log.processes import stored_of_all
 from tests.whole import IS_WHOLE
 
 HOUR, DAY = 3600.0, 86400.0
@@ -86,12 +86,7 @@ async def store(log: EventLog, clock: Clock, runs: Iterator[list[Record]]) -> li
         clock.now = records[-1].time
         await log.append(claim, entries_of(records, 1), after=0, row=RunRow("finished", labels={"tenant": "acme"}))
         await log.release(claim)
-    return [
-        each
-        for info in await log.list(limit=1000)
-        async for entry in log.read(info.run_id)
-        for each in expand(record_of(entry, info.run_id))
-    ]
+    return await stored_of_all(log)
 
 
 def as_shown(states: Any) -> list[PanelState]:

@@ -17,13 +17,13 @@ from rxworker.boards import Dashboard, Selection, panel
 from rxworker.boards.moments import Moments
 from rxworker.boards.stored import LogRecords
 from rxworker.events import Record
-from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
-from rxworker.log.format import entries_of, record_of
+from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow
 from rxworker.panels import COST, FLEET, RUNS, USAGE
 from tests.boards.test_history import AFTER, FEW, LATER, Clock, Reads, as_shown, store, stories
 from tests.boards.test_reads import GROUPED
+from tests.log.processes import stored_of_all
 from tests.whole import IS_WHOLE
 
 MANY = Dashboard([replace(each, name=f"panel-{at}") for at, each in enumerate([*GROUPED[::3], *FEW.panels])])
@@ -38,16 +38,6 @@ def often(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("rxworker.boards.moments.EVERY", 0.0)
     patch.setattr("rxworker.boards.moments.SHARE", 0.0)
     patch.setattr("rxworker.boards.moments.TRIED", 5)
-
-
-async def records_in(log: EventLog) -> list[Record]:
-    """All records of a log, by hand."""
-    return [
-        each
-        for info in await log.list(limit=1000)
-        async for entry in log.read(info.run_id)
-        for each in expand(record_of(entry, info.run_id))
-    ]
 
 
 class Checked:
@@ -112,7 +102,7 @@ async def test_moments_after_a_run_was_deleted_has_grown_or_has_come(
             part = records[:9] if records[0].run_id in growing else records
             clock.now = part[0].time
             await append(log, clock, part[0].run_id, part, "running" if part is not records else "finished")
-        checked = Checked(board, log, await records_in(log))
+        checked = Checked(board, log, await stored_of_all(log))
         last = max(each.time for each in checked.records)
         times = [chance.uniform(1e6 - 600, last) for _ in range(5 if IS_WHOLE else 2)]
         for step in range(8 if IS_WHOLE else 4):
@@ -125,11 +115,11 @@ async def test_moments_after_a_run_was_deleted_has_grown_or_has_come(
             elif growing:
                 run = growing.pop()
                 await append(log, clock, run, runs[run][9:], "finished")
-            checked.records = await records_in(log)
+            checked.records = await stored_of_all(log)
         late = [replace(each, run_id="late", time=each.time - 200.0) for each in runs[min(runs)]]
         clock.now = late[0].time
         await append(log, clock, "late", late, "finished")
-        checked.records = await records_in(log)
+        checked.records = await stored_of_all(log)
         for time in (*times, last):
             await checked.at(time)
 

@@ -38,9 +38,8 @@ from rxworker.errors import RxWorkerError
 from rxworker.events import RunPause
 from rxworker.events.pause import RECOVERY
 from rxworker.hooks import Pause, Skip, ToolCallContext, TurnEndContext
-from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, open_log
-from rxworker.log.format import entries_of, records_of
+from rxworker.log.format import entries_of
 from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command, resumed_id
 from rxworker.providers import Request
@@ -50,6 +49,7 @@ from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import load_paused, save_paused
 from tests.adapters.acp import test_agent as acp
 from tests.adapters.mcp import test_mcp
+from tests.log.processes import stored
 
 PAID: list[int] = []
 
@@ -1112,9 +1112,7 @@ async def test_what_is_understood_runs_the_call_once(kind: type[Door]) -> None:
 
 async def doubtful(log: MemoryLog, run_id: str) -> str:
     """A run like one that waits for approval, whose call was running when its process ended."""
-    records = [
-        each for record in records_of([entry async for entry in log.read(run_id)], run_id) for each in expand(record)
-    ]
+    records = await stored(log, run_id)
     pause = records[-1].event
     assert isinstance(pause, RunPause)
     asked = RunPause(replace(pause.pause, hook=RECOVERY))

@@ -78,3 +78,8 @@ async def stored(log: EventLog, run_id: str = RUN) -> list[Record]:
 async def numbers(log: EventLog, run_id: str = RUN) -> list[int]:
     """The numbers of the records of a run."""
     return [record.seq for record in await stored(log, run_id)]
+
+
+async def stored_of_all(log: EventLog) -> list[Record]:
+    """The records of all runs."""
+    return [record for info in await log.list(limit=1000) for record in await stored(log, info.run_id)]

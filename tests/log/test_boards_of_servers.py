@@ -20,11 +20,10 @@ import aiohttp
 import pytest
 
 from rxworker.events import RunStop, ToolStop
-from rxworker.hub.history import expand
 from rxworker.log import open_log
-from rxworker.log.format import records_of
 from tests.log.board_server import LOOKS, step
 from tests.log.conftest import NewAddress
+from tests.log.processes import stored
 from tests.whole import SLOW_STORES
 
 PROGRAM = Path(__file__).with_name("board_server.py")
@@ -132,8 +131,7 @@ async def test_two_servers_count_each_record_once_also_after_one_was_killed(
         sums, tools, ended = dict[str, int](), Counter[str](), 0
         async with open_log(address) as log:
             for run in ids:
-                entries = [entry async for entry in log.read(run)]
-                for record in (each for one in records_of(entries, run) for each in expand(one)):
+                for record in await stored(log, run):
                     sums = step(sums, record)
                     tools[run] += isinstance(record.event, ToolStop)
                     ended += isinstance(record.event, RunStop)

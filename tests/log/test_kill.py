@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from rxworker.events import Record
-from rxworker.hub.history import expand
 from rxworker.log import open_log
-from rxworker.log.format import records_of
 from rxworker.state import fold_run
 from tests.log.conftest import NewAddress
+from tests.log.processes import stored
 from tests.whole import IS_WHOLE, SLOW_STORES
 
 VICTIM = Path(__file__).with_name("victim.py")
@@ -62,14 +61,7 @@ def kill(store: str, new_address: NewAddress, tmp_path_factory: pytest.TempPathF
 
 async def read(address: str) -> dict[str, list[Record]]:
     async with open_log(address) as log:
-        return {
-            info.run_id: [
-                one
-                for record in records_of([e async for e in log.read(info.run_id)], info.run_id)
-                for one in expand(record)
-            ]
-            for info in await log.list()
-        }
+        return {info.run_id: await stored(log, info.run_id) for info in await log.list()}
 
 
 async def commands(address: str) -> set[str]:

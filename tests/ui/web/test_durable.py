@@ -17,9 +17,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from rxworker import Approve, Paused, Worker, before_tool_call, tool
 from rxworker.events import Record, RunStop, TextDelta
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
-from rxworker.log.format import Entry, entries_of, records_of
+from rxworker.log.format import Entry, entries_of
 from rxworker.log.values import RunInfo, RunRow
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import decode_record
@@ -36,6 +35,7 @@ from rxworker.ui.web.streams import stored as stored_streams
 from rxworker.ui.web.streams.durable import answer_stream
 from rxworker.ui.web.streams.stored import START, LogStream, run_stream
 from rxworker.ui.web.streams.streams import Streams
+from tests.log.processes import stored
 from tests.whole import one_of
 
 Client = TestClient[Any, Any]
@@ -88,11 +88,6 @@ async def a_run(log: EventLog) -> str:
     run = Worker(model, tools=[pay], log=log).run("Pay 3, please")
     await run
     return run.id
-
-
-async def stored(log: EventLog, run_id: str) -> list[Record]:
-    found = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
 def offset(epoch: int, number: int) -> str:
