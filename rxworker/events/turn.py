@@ -39,8 +39,8 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
         traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without
             one. See ``Worker(tracing=)``.
         output_format: The form of the answer, if a type was requested.
-        labels: The labels of the run, such as its tenant, by which panels group it; without those by which a server
-            finds its conversation.
+        labels: The labels of the run, such as its tenant, by which panels group it; without what a server notes of its
+            conversation.
         worker: The name of the worker.
     """
 

@@ -175,10 +175,10 @@ def bearer(token: str | None, base_url: str | None) -> dict[str, str]:
     """The header with the token.
 
     Raises:
-        ConfigurationError: There is none, and the service is Google's.
+        ConfigurationError: There is none, and the service is Google's; or it cannot be sent.
     """
     if token:
-        return checked_headers({"authorization": f"Bearer {token}"})
+        return {"authorization": f"Bearer {_sendable(token, 'access token', 'access_token=...')}"}
     if base_url:
         return {}
     raise ConfigurationError(
@@ -287,10 +287,14 @@ def read_key(argument: str | None, *variables: str, needed: bool) -> str | None:
         if needed:
             raise ConfigurationError(f"no API key: set the environment variable {variables[0]}, or pass api_key=...")
         return None
+    return _sendable(key, "API key", f"{variables[0]} or api_key=...")
+
+
+def _sendable(key: str, kind: str, place: str) -> str:
     if not _KEY.fullmatch(key):
         raise ConfigurationError(
-            "the API key holds a line end, a space or a character that is not ASCII, and cannot be "
-            f"sent; copy it again, without the surrounding text ({variables[0]} or api_key=...)"
+            f"the {kind} holds a line end, a space or a character that is not ASCII, and cannot be "
+            f"sent; copy it again, without the surrounding text ({place})"
         )
     return key
 

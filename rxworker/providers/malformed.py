@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origi
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
 
-from rxworker.events import Opaque, ResponseEvent
+from rxworker.events import Error, Opaque, ResponseEvent
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.framing.sse import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
@@ -328,6 +328,8 @@ class EventDecoder(LenientDecoder):
             if getattr(event, self._whole) is not None:
                 new = self._heads.new_in(data, kind, self._known, self._whole)
                 before_end = len(events) - self._over
+                if self._over and before_end and isinstance(events[before_end - 1], Error):
+                    before_end -= 1  # nothing but the end follows an error
                 events[before_end:before_end] = new
         else:
             raw = read_json(data)

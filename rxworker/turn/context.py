@@ -445,7 +445,7 @@ class Turn:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels of the run, such as its tenant, without those by which a server finds its conversation."""
+        """The labels of the run, such as its tenant, without what a server notes of its conversation."""
         return {**self.state.labels}
 
     @property

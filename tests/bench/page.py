@@ -1,10 +1,11 @@
 """What the page costs in Chromium.
 
-Its opening, 20,000 deltas of Markdown, 30 runs at once, 1,000 finished calls at once, and a list of 5,000 runs.
+Its opening, 20,000 deltas of Markdown, 30 runs at once, 1,000 finished calls at once, a list of 5,000 runs, and the
+fleet and a dashboard of 1,000 runs that stream.
 
-``python -m tests.bench.page`` prints a table. CPU is that of the page's main thread, so other work on the machine
-hardly changes it; frames are measured by the clock, so they are those of this machine at this time. ``--quick``
-measures a tenth of everything.
+``python -m tests.bench.page`` prints a table, ``--live SECONDS`` the last two cases alone. CPU is that of the page's
+main thread, so other work on the machine hardly changes it; frames are measured by the clock, so they are those of this
+machine at this time. ``--quick`` measures a tenth of everything.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from rxworker import Limits, Worker, tool
 from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.panels import USAGE
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
 from tests.ui.browser.conftest import CHROMIUM
@@ -127,16 +129,29 @@ class Meter:
         return next(float(one["value"]) for one in found["metrics"] if one["name"] == name)
 
 
+GAPS = """() => {
+  globalThis.gaps = [];
+  let last = performance.now();
+  const tick = (time) => {
+    globalThis.gaps.push(time - last);
+    last = time;
+    requestAnimationFrame(tick);
+  };
+  requestAnimationFrame(tick);
+}"""
+"""Notes the time between each two frames."""
+
+
 @asynccontextmanager
-async def opened(browser: Browser, url: str) -> AsyncGenerator[Meter, None]:
+async def opened(browser: Browser, url: str, path: str = "") -> AsyncGenerator[Meter, None]:
     """A window with the page, which is measured from its opening on."""
     context = await browser.new_context(viewport={"width": 1400, "height": 900})
     page = await context.new_page()
     await page.add_init_script(f"({FRAMES})()")
     meter = Meter(page)
     await meter.begin()
-    await page.goto(url)
-    await page.wait_for_selector("#link[data-state=open]")
+    await page.goto(url + path)
+    await page.wait_for_selector("main" if path else "#link[data-state=open]")
     yield meter
     await context.close()
 
@@ -228,9 +243,47 @@ async def long_list(browser: Browser, runs: int) -> Figures:
                     return await one.end(f"a list of {runs:,}", f"shown after {taken:.1f} s")
 
 
-async def main(quick: bool) -> None:
+async def live(browser: Browser, path: str, runs: int, seconds: float) -> Figures:
+    """So many runs that stream a delta a second each, on the page of all runs or on that of a dashboard."""
+
+    text = "word " * int(2 * seconds + 60)
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([say(text, chunk=5)], delay=1.0), log=log, labels={"tenant": "acme"})
+
+    async with MemoryLog() as log:
+        begun = [make().run(f"Run {n}") for n in range(runs)]
+        served = WebServer(make, port=0, log=log, dashboards=[USAGE])
+        async with served as server, opened(browser, server.url, path) as one:
+            await asyncio.sleep(seconds / 10 + 5)
+            await one.page.evaluate(GAPS)
+            await one.again()
+            heap = (await one.end("")).heap
+            processed = time.process_time()
+            await one.again()
+            await asyncio.sleep(seconds)
+            server_cpu = (time.process_time() - processed) / seconds
+            figures = await one.end(f"{runs:,} runs that stream, /{path}")
+            gaps: list[float] = sorted(await one.page.evaluate("globalThis.gaps"))
+            p99 = gaps[int(len(gaps) * 0.99)]
+            figures.more = (
+                f"gap between two frames: p99 {p99:.0f} ms, longest {gaps[-1]:.0f} ms of {len(gaps):,}; heap "
+                f"{heap:.1f} to {figures.heap:.1f} MB in {seconds:.0f} s; server {server_cpu:.0%} of a core"
+            )
+        await asyncio.gather(*(run.cancel() for run in begun))
+        return figures
+
+
+async def main(quick: bool, seconds: float) -> None:
     """Print the table."""
     part = 10 if quick else 1
+    if seconds:
+        async with async_playwright() as driver:
+            browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            for path in ("fleet", "boards/usage"):
+                print((await live(browser, path, 1_000 // part, seconds)).line(), flush=True)
+            await browser.close()
+        return
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         found = [
@@ -249,4 +302,6 @@ async def main(quick: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="measure a tenth")
-    asyncio.run(main(parser.parse_args().quick))
+    parser.add_argument("--live", type=float, default=0.0, metavar="SECONDS", help="only runs that stream, so long")
+    given = parser.parse_args()
+    asyncio.run(main(given.quick, given.live))

@@ -142,7 +142,7 @@ def at_vertex(model: str, api_key: str) -> Gemini:
 UNSENT = ["sk-hidden\n", "sk-hiddén", "\x00", "sk hidden"]
 
 
-@pytest.mark.parametrize(("make", "key"), [*product(MADE.values(), UNSENT), *product([at_vertex], UNSENT[:3])])
+@pytest.mark.parametrize(("make", "key"), list(product([*MADE.values(), at_vertex], UNSENT)))
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(make: Any, key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         make("m", api_key=key).request(Conversation(), (), Options())

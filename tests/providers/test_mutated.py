@@ -16,7 +16,7 @@ from rxworker.messages import StopKind
 from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
-from tests.decoded import decoded, events_of
+from tests.decoded import decoded
 from tests.mutate import mixed, odd
 from tests.over_recordings import provider_of
 
@@ -53,7 +53,7 @@ def test_another_order_and_what_is_new_change_nothing(recording: Path) -> None:
     for seed in range(3):
         chance = random.Random(seed)
         mutant = changed(data, lambda value: mixed(chance, value))  # noqa: B023 - used at once
-        assert said(summarise(events_of(provider_of(recording), mutant))) == expected
+        assert said(summarise(decoded(provider_of(recording), mutant))) == expected
 
 
 def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:

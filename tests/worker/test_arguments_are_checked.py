@@ -170,7 +170,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a folder": (of(worker, workspace="/nope"), "is not a folder"),
     "a system text": (of(worker, system=5), "system='Be brief.'"),
     "one tool": (of(worker, tools=add), r"tools=\[get_weather\]"),
-    "one hook": (of(worker, hooks=on_abort(add)), r"hooks=\[permit\]"),
+    "one hook": (of(worker, hooks=on_abort(lambda _: None)), r"hooks=\[permit\]"),
     "a text as a number of tools": (of(worker, parallel="8"), "give a whole number from 1 up"),
     "no tools at once": (of(worker, parallel=0), "parallel=0: give a whole number from 1 up"),
     "a text as a conversation": (of(worker, conversation=["hi"]), "conversation=Conversation"),
