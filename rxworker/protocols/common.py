@@ -186,6 +186,26 @@ def decode_request(data: bytes, kind: type[A], name: str) -> A:
         raise LocalProtocolError(f"this is not a {name}: {error}") from error
 
 
+def converted(value: object, kind: type[A], problem: str) -> A:
+    """A member of a request as a type.
+
+    Args:
+        value: The decoded JSON.
+        kind: The type.
+        problem: What is wrong if it is not of the type, for the error.
+
+    Raises:
+        LocalProtocolError: It is not.
+
+    >>> converted([1, 2], list[int], "not numbers")
+    [1, 2]
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(f"{problem}: {error}") from error
+
+
 def tool_result(call_id: str, content: Iterable[Content], *, is_error: bool = False, name: str = "") -> ToolResult:
     """The result of a client's tool: a text, if its content has nothing else.
 

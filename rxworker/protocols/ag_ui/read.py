@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from rxworker.decisions import PAYLOAD, Deny, Dismiss, check_members, read_payload, read_payload_at_end, read_struct
@@ -179,10 +178,8 @@ def _content(content: object) -> list[Content]:
         return []
     if isinstance(content, str):
         return [Text(content)]
-    try:
-        parts = msgspec.convert(content, tuple[_Part, ...])
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"the content of a message is neither a text nor a list of parts: {error}") from error
+    problem = "the content of a message is neither a text nor a list of parts"
+    parts = common.converted(content, tuple[_Part, ...], problem)
     return [_block(part) for part in parts]
 
 

@@ -27,7 +27,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.protocols.common import decode_request, latest_from, media, tool_result
+from rxworker.protocols.common import converted, decode_request, latest_from, media, tool_result
 from rxworker.providers import Options, ToolChoice
 from rxworker.tools.inline import inlined
 
@@ -177,10 +177,7 @@ def _tool(place: int, tool: JsonObject, function: object) -> ToolMeta:
     if tool.get("type") != "function":
         kind = str(tool.get("type"))[:40]
         raise LocalProtocolError(f"tools[{place}]: {kind!r} is not supported, only functions are")
-    try:
-        read = msgspec.convert(function, _Function)
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"tools[{place}]: {error}") from error
+    read = converted(function, _Function, f"tools[{place}]")
     schema = inlined(read.parameters or {"type": "object", "properties": {}})
     return ToolMeta(read.name, read.description or "", schema, strict=bool(read.strict))
 
@@ -208,10 +205,7 @@ def _output(given: object) -> OutputFormat | None:
     """The format of an answer, from the member that has the schema."""
     if given is None:
         return None
-    try:
-        schema = msgspec.convert(given, _Schema)
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"a format of type json_schema needs its schema: {error}") from error
+    schema = converted(given, _Schema, "a format of type json_schema needs its schema")
     return OutputFormat(inlined(schema.schema), schema.name)
 
 

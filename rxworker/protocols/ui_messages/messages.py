@@ -157,10 +157,9 @@ def _call(part: _Part) -> ToolCall:
     value = part.input if part.input is not None else part.raw_input
     if value is None:
         return ToolCall(part.tool_call_id, name, {})
-    try:
-        return ToolCall(part.tool_call_id, name, msgspec.convert(value, JsonObject | str))
-    except msgspec.ValidationError as error:
-        raise LocalProtocolError(f"the input of {name} is neither an object nor a text: {error}") from error
+    if not isinstance(value, dict | str):
+        raise LocalProtocolError(f"the input of {name} is neither an object nor a text")
+    return ToolCall(part.tool_call_id, name, value)
 
 
 def _result(part: _Part, call: ToolCall) -> ToolResult | None:
