@@ -54,8 +54,7 @@ def pair(messages: Sequence[Message]) -> dict[int, PairedResult]:
                 waiting.setdefault(calls[offset].id, []).append(number + offset)
             number += len(calls)
         for order, result in enumerate(message.tool_results):
-            left = waiting.get(result.tool_use_id)
-            if left:
+            if left := waiting.get(result.tool_use_id):
                 latest[result.tool_use_id] = left.pop()
             if result.tool_use_id in latest:
                 answers[latest[result.tool_use_id]] = PairedResult(place, order, result)

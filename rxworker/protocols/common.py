@@ -530,17 +530,14 @@ async def pump(
     source = aiter(batches)
     try:
         async for batch in source:
-            events = [event for record in batch for event in feed(record)]
-            if events:
+            if events := [event for record in batch for event in feed(record)]:
                 yield events
     except RxWorkerError as error:
         reason = error.message
     except Exception as error:  # its message may be confidential
         reason = f"{ENDED}: {type(error).__name__}"
     finally:
-        leave = getattr(source, "aclose", None)
-        if leave is not None:
+        if (leave := getattr(source, "aclose", None)) is not None:
             await leave()
-    last = close(reason)
-    if last:
+    if last := close(reason):
         yield last

@@ -110,8 +110,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
     if status is not None:
-        behind = _failure_behind(metadata)
-        if behind is not None:
+        if (behind := _failure_behind(metadata)) is not None:
             message = f"{message}: {behind.message}"
             words += [behind.code] if behind.code else []
         # One that is nothing but an HTTP status is not the code.

@@ -181,8 +181,7 @@ def _declarations(tools: list[Json], tool: JsonObject) -> list[Json]:
         if isinstance(one, dict) and isinstance(one.get("functionDeclarations"), list):
             functions = [*as_array(one["functionDeclarations"])]
             for function in theirs:
-                place = _place(functions, function)
-                if place is not None:
+                if (place := _place(functions, function)) is not None:
                     functions[place] = _over(functions[place], function)
             tools[at] = {**one, "functionDeclarations": functions}
             theirs = [function for function in theirs if _place(functions, function) is None]

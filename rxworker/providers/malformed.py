@@ -215,11 +215,9 @@ class LenientDecoder(ABC):
         if lines and lines != [frame.data]:
             return [event for line in lines for event in self.feed(structs.replace(frame, data=line))]
         self._is_careful = True
-        repaired = self._joiner.repaired(frame.data)
-        if repaired is not None:
+        if (repaired := self._joiner.repaired(frame.data)) is not None:
             return self._take_loose(structs.replace(frame, data=repaired))
-        failure = garbage_failure(frame)
-        if failure:
+        if failure := garbage_failure(frame):
             return self._fail(failure)
         if frame.event == STRAY or not unreadable(frame.data):
             text = frame.data.decode("utf-8", "replace")

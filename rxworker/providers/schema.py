@@ -100,8 +100,7 @@ def _changed(
 ) -> JsonObject:
     """The schema of strict arguments with every schema in it changed, if none of them is refused."""
     for path, part in _parts(schema, "$"):
-        reason = refusal(part, path == "$")
-        if reason is not None:
+        if (reason := refusal(part, path == "$")) is not None:
             raise ConfigurationError(f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True")
     return _rewritten(schema, change)
 

@@ -213,8 +213,7 @@ class Service(ABC):
         if fit.sent:
             conversation, options = fit.rename(conversation, options)
         draft = Draft(conversation, fit.tools, options, url=url, info=info)
-        settled = self._settled(draft)
-        if settled is not options:
+        if (settled := self._settled(draft)) is not options:
             options, draft = settled, replace(draft, options=settled)
         headers = {**self._headers}
         if options.headers:
@@ -557,8 +556,7 @@ def explain(
 
 
 def _read(status: int, body: bytes) -> Failure:
-    failure = read_failure(read_repaired(body), status)
-    if failure:
+    if failure := read_failure(read_repaired(body), status):
         return failure
     text = readable(body[:LONGEST_PAGE].decode("utf-8", "replace"))
     return Failure(text or "the answer was empty", None, classify([], status, text))

@@ -69,8 +69,7 @@ def check_balanced(events: Iterable[Lintable], *, complete: bool = True) -> None
     >>> from rxworker.testing.reply import reply_events
     >>> check_balanced(reply_events(say("Hello")))
     """
-    complaints = lint(events, complete=complete)
-    if complaints:
+    if complaints := lint(events, complete=complete):
         raise AssertionError("the stream breaks the protocol:\n  " + "\n  ".join(complaints))
 
 

@@ -146,8 +146,7 @@ class _Waiting(SerialDisposable):
         self._state = state
 
     def run(self) -> None:
-        begun = self._action(self._clock, self._state)
-        if isinstance(begun, abc.DisposableBase):
+        if isinstance(begun := self._action(self._clock, self._state), abc.DisposableBase):
             self.put(begun)
 
     def dispose(self) -> None:

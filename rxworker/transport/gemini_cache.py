@@ -219,8 +219,7 @@ class GeminiCacheTransport:
 
     def _is_again(self, one: Beginning) -> bool:
         """Whether a beginning comes again, and has no cache and none in the making."""
-        cache = self._alive(one)
-        if cache is not None:
+        if (cache := self._alive(one)) is not None:
             return cache.until == math.inf
         self._known[one.key] = _Cache()
         if len(self._known) > MAX:

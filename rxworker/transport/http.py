@@ -199,8 +199,7 @@ class Exchange(abc.DisposableBase):
             while not (self._is_over or content.at_eof()) and (chunk := last_part(content) or await content.readany()):
                 if len(chunk) > AHEAD:  # the rest may have been held back
                     chunk = with_rest(chunk, content)
-                raised = await self._push(chunk)
-                if raised is not None:
+                if (raised := await self._push(chunk)) is not None:
                     return raised
             return None
         finally:

@@ -102,8 +102,7 @@ class Receiver(abc.ObserverBase[bytes]):
         """Take the end of the connection."""
         if self._over or self._goes_on(None):
             return
-        events = self._decoder.finish()
-        if events:
+        if events := self._decoder.finish():
             self._emit(events)
         self._close()
 

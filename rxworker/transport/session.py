@@ -48,8 +48,7 @@ async def shared_session() -> aiohttp.ClientSession:
 
 async def close_session() -> None:
     """Close the running loop's session now; a later request opens another."""
-    held = _kept.pop(asyncio.get_running_loop(), None)
-    if held is not None:
+    if (held := _kept.pop(asyncio.get_running_loop(), None)) is not None:
         await held[1].aclose()
 
 

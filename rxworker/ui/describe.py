@@ -226,11 +226,9 @@ def describe_sources(citation: JsonObject) -> list[str]:
     >>> describe_sources({"type": "char_location", "cited_text": "Frogs hop."})
     ['"Frogs hop."']
     """
-    found = list(dict.fromkeys(_named(citation, DEEPEST)))
-    if found:
+    if found := list(dict.fromkeys(_named(citation, DEEPEST))):
         return found
-    quote = _first(citation, ("cited_text", "text"))
-    if quote:
+    if quote := _first(citation, ("cited_text", "text")):
         return [one_line(f'"{quote}"', MAX_SOURCE)]
     kind = citation.get("type") or next(iter(citation), "a source")
     return [one_line(str(kind), MAX_SOURCE)]

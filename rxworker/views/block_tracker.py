@@ -125,8 +125,7 @@ class OpenBlock:
 
     def feed(self, event: events.BlockEvent) -> changes.Changes:
         """Take an event of the block."""
-        handler = _HANDLERS.get(type(event))
-        if handler is not None and not self.is_hidden:
+        if (handler := _HANDLERS.get(type(event))) is not None and not self.is_hidden:
             yield from handler(self, event)
 
     def show(self) -> changes.Changes:

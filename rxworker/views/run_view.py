@@ -251,8 +251,7 @@ class RunView:
 
     def _apply(self, made: list[Change]) -> ViewStep:
         for change in made:
-            applier = _APPLIERS.get(type(change))
-            if applier is not None:
+            if (applier := _APPLIERS.get(type(change))) is not None:
                 applier(self, change)
         items, self._changed = list(self._changed), {}
         return ViewStep(made, items)
@@ -287,8 +286,7 @@ class RunView:
         self._add(kind(block.scope, self._turn(block.scope), self.now, block=block))
 
     def _grow(self, change: changes.BlockGrow) -> None:
-        item = self._find(change.block.scope, change.block.id)
-        if item is not None:
+        if (item := self._find(change.block.scope, change.block.id)) is not None:
             item.pieces.append(change.text)
 
     def _extend(self, change: changes.BlockExtra) -> None:
@@ -301,8 +299,7 @@ class RunView:
             item.citations.append(change.event.citation)
 
     def _take_value(self, change: changes.ArgumentValue) -> None:
-        item = self._find(change.block.scope, change.block.id)
-        if isinstance(item, CallView):
+        if isinstance(item := self._find(change.block.scope, change.block.id), CallView):
             item.values.append(change.event)
 
     def _close_block(self, change: changes.BlockClose) -> None:

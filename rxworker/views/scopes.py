@@ -111,8 +111,7 @@ class ScopeTracker:
             block = self._open_block(event)
             if not isinstance(event, BlockStart | BlockStop | BlockAbort):
                 yield from block.show()
-        answered = block.answers(event)
-        if answered is not None:
+        if (answered := block.answers(event)) is not None:
             yield from self.end_call(answered)
             if index not in self._open:
                 # It was the call whose result this is, still open at the same index.

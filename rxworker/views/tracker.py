@@ -203,8 +203,7 @@ class Tracker:
         """Close the scope of a run inside, and those inside it."""
         below = [other for other in self._scopes if other[: len(path)] == path and other != path]
         for other in (*sorted(below, key=len, reverse=True), path):
-            tracker = self._scopes.pop(other, None)
-            if tracker is not None:
+            if (tracker := self._scopes.pop(other, None)) is not None:
                 why, what = (error, cause) if other == path else ("the run around it ended", "")
                 yield from tracker.end(why or "", answer)
                 yield changes.ScopeClose(tracker.scope, why, what)
@@ -412,8 +411,7 @@ def replay_events(response: ResponseState) -> Iterator[events.BlockEvent]:
 def _replay_block(block: BlockState) -> Iterator[events.BlockEvent]:
     index, kind = block.index, block.block_type
     yield events.BlockStart(index, kind, block.metadata, block.echo, block.choice)
-    delta = _DELTAS.get(kind)
-    if delta is not None and block.text:
+    if (delta := _DELTAS.get(kind)) is not None and block.text:
         yield delta(index, joined(block.text))
     yield from block.values
     if block.signature is not None:

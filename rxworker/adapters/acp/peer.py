@@ -210,8 +210,7 @@ class Peer:
                 self._answering.pop(message.id, None)
 
     async def _cancel(self, given: _CancelRequest) -> None:
-        task = self._answering.get(given.request_id)
-        if task is not None:
+        if (task := self._answering.get(given.request_id)) is not None:
             task.cancel()
 
     async def _respond(self, message: _Message, name: str) -> None:

@@ -318,10 +318,9 @@ class RunSpans(abc.ObserverBase[events.Record]):
                 ended[names.cause] = scope.abort.cause
             self._put_usage(ended, scope.usage)
             self._fail(span, ended, failure)
-            if self.recorder is not None and scope.status == "finished":
-                last = scope.state.conversation.last
-                if last is not None:
-                    ended[names.output_messages] = self.recorder.output(last, scope.state.stop_reason)
+            last = scope.state.conversation.last if scope.status == "finished" else None
+            if self.recorder is not None and last is not None:
+                ended[names.output_messages] = self.recorder.output(last, scope.state.stop_reason)
             span.set_attributes(ended)
         metric = scope.metric
         if failure is not None:
@@ -508,8 +507,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             metric[names.error_type] = TOOL_ERROR
             span.set_attribute(names.error_type, TOOL_ERROR)
             span.set_status(_ERROR)
-        recorder = self.recorder
-        if recorder is not None and content is not None and names.tool_result:
+        if (recorder := self.recorder) is not None and content is not None and names.tool_result:
             span.set_attribute(names.tool_result, recorder.result(content))
         self.instruments.tool.record(max(time - tool.began, 0.0), metric, tool.context)
         span.end(_ns(time))

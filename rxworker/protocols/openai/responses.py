@@ -402,8 +402,7 @@ async def response_stream(batches: Batches, encoder: ResponseEncoder, after: int
     """
     async with aclosing(response_events(batches, encoder)) as pieces:
         async for events in pieces:
-            frames = [_frame(event) for event in events if _number(event) > after]
-            if frames:
+            if frames := [_frame(event) for event in events if _number(event) > after]:
                 yield b"".join(frames)
     if encoder.status == "in_progress":
         raise ConnectionAbortedError(ENDED)

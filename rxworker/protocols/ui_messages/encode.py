@@ -232,8 +232,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 name = "/".join(record.path) or "run"
                 yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
             case events.MessageAdd():
-                texts = [message.text for message in event.messages if message.text]
-                if texts:
+                if texts := [message.text for message in event.messages if message.text]:
                     yield Data("data-message", {"source": event.source, "texts": texts})
             case events.Custom(name=name, data=data):
                 yield Data(f"data-{name}", data)

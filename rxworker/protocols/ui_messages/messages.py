@@ -123,8 +123,7 @@ def _collect(message: _Message, collector: common.MessageCollector) -> None:
         if _is_call(part):
             call = _call(part)
             content.append(call)
-            result = _result(part, call)
-            if result is not None:
+            if (result := _result(part, call)) is not None:
                 results.append(result)
         elif (block := _block(part)) is not None:
             content.append(block)
@@ -356,8 +355,7 @@ class _History:
             case OpaqueBlock(kind=kind, echo=echo):
                 yield {"type": "data-block", "data": {"kind": kind, "echo": echo}}
             case _:
-                part = _part(block)
-                if part is not None:
+                if (part := _part(block)) is not None:
                     yield part
 
     def _call(self, call: ToolCall | ServerToolCall) -> JsonObject:

@@ -399,8 +399,7 @@ class AnthropicDecoder(LenientDecoder):
     def _start_block(self, event: WireBlockStart) -> Events:
         place = self._next() if event.index is None else event.index
         events: list[ResponseEvent] = []
-        before = self._open.pop(place, None)
-        if before is not None:
+        if (before := self._open.pop(place, None)) is not None:
             events.append(self.blocks.abort(before.index, "another block took its place"))
         block = event.content_block
         kind, metadata, echo = read_block(block)

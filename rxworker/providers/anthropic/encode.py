@@ -233,10 +233,8 @@ class MessagesEncoder(MessageEncoder):
         """Give the result of a call its toolset."""
         if TOOLSET in encoded:
             self._toolsets[str(encoded["id"])] = encoded[TOOLSET]
-        elif encoded["type"] == RESULT:
-            toolset = self._toolsets.get(str(encoded["tool_use_id"]))
-            if toolset is not None:
-                encoded[TOOLSET] = toolset
+        elif encoded["type"] == RESULT and (toolset := self._toolsets.get(str(encoded["tool_use_id"]))) is not None:
+            encoded[TOOLSET] = toolset
 
     def is_like(self, new: MessageEncoder) -> bool:
         """Whether it encodes for a service that takes the same."""

@@ -311,8 +311,7 @@ class BedrockDecoder:
 
     def _start_block(self, event: WireBlockStart) -> Events:
         place, events = event.content_block_index, list(self._begin())
-        before = self._open.pop(place, None)
-        if before is not None:
+        if (before := self._open.pop(place, None)) is not None:
             events.append(self.blocks.abort(before.index, "another block took its place"))
         kind, metadata, block = read_start(event.start)
         start = self.blocks.start(kind, metadata, block.echo(), wish=place)

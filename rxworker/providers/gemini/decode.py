@@ -404,8 +404,7 @@ class GeminiDecoder(LenientDecoder):
         yield from self._start(chunk)
         for wire in chunk.candidates or ():
             yield from self._choice(wire.index or 0).take(wire)
-        blocked = read_block(chunk.prompt_feedback)
-        if blocked:
+        if blocked := read_block(chunk.prompt_feedback):
             self._blocked = blocked
             yield Opaque("promptFeedback", chunk.prompt_feedback)
         self._take_news()
@@ -441,8 +440,7 @@ class GeminiDecoder(LenientDecoder):
         """Decode the newest of the usages that wait, and drop the others. Whether there was one."""
         waiting, self._news = self._news, []
         for raw in reversed(waiting):
-            update = read_json(raw)
-            if isinstance(update, dict):
+            if isinstance(update := read_json(raw), dict):
                 self._usage = merge_usage(self._usage, update)
                 return True
         return False

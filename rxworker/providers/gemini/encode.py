@@ -199,8 +199,7 @@ def encode(model: str, request: Request) -> Body:
         body["tools"] = encode_tools(tools)
         if options.tool_choice is not None:
             body["toolConfig"] = encode_choice(options.tool_choice)
-    generation = encode_generation(options, since_3)
-    if generation:
+    if generation := encode_generation(options, since_3):
         body["generationConfig"] = generation
     return with_extra(body, options.extra)
 

@@ -162,8 +162,7 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     def _take_stop(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         index = next(reversed(self._open), self.steps) if event.index is None else event.index
-        step = self._open.pop(index, None)
-        if step is not None:
+        if (step := self._open.pop(index, None)) is not None:
             self._stop_step(step, events)
         self._usage = _with_usage(self._usage, event.usage)
         events += self._new_usage()

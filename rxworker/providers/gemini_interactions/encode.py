@@ -210,8 +210,7 @@ def _thought(block: Thinking) -> JsonObject:
 
 def _output(block: Content, echo: JsonObject, own: bool) -> list[JsonObject]:
     """The contents of an output that a block becomes."""
-    content = echo.get(CONTENT)
-    if isinstance(content, dict):
+    if isinstance(content := echo.get(CONTENT), dict):
         return [content]
     if isinstance(block, Text) and own and block.citations and block.text:
         return [{"type": "text", "text": block.text, "annotations": [*block.citations]}]

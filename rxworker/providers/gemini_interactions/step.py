@@ -90,8 +90,7 @@ class Step(Struct, eq=False):
             self._take_other(kind, delta, events)
             return
         for name, value in delta.items():
-            before = self.members.get(name)
-            if isinstance(before, list) and isinstance(value, list):
+            if isinstance(before := self.members.get(name), list) and isinstance(value, list):
                 value = [*before, *value]
             if value is not None:
                 self.members = {**self.members, name: value}

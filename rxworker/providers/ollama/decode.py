@@ -287,8 +287,7 @@ class OllamaDecoder(LenientDecoder):
     def _end(self, wire: WireLine) -> Iterator[ResponseEvent]:
         self._over = True
         yield from self._close_prose()
-        usage = read_usage(wire)
-        if usage is not None:
+        if (usage := read_usage(wire)) is not None:
             yield usage
         stop = read_stop(wire.done_reason, called=self._called, malformed=self._malformed)
         yield Status(ResponseStatus.COMPLETED, stop_reason=stop)

@@ -277,8 +277,7 @@ def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_
         field = echo.get(FIELD)
         if isinstance(field, str):
             texts[field] = texts.get(field, "") + block.text
-        kept = echo.get(DETAILS)
-        if isinstance(kept, list):
+        if isinstance(kept := echo.get(DETAILS), list):
             details += [detail for detail in kept if isinstance(detail, dict)]
     if called or is_demanded:  # it goes back under the name that it came by
         encoded |= {field: text for field, text in texts.items() if field in dialect.echoes}

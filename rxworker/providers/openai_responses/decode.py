@@ -208,8 +208,7 @@ class Items:
             if found is None or found.kind == kind:
                 return found
         ids = (event.item_id,) if wire is None else (wire.get("id"), wire.get("call_id"))
-        named = self._named(*ids)
-        if named is not None:
+        if (named := self._named(*ids)) is not None:
             return named
         for item in reversed(self.all):
             if item.kind == kind and not item.ended:
@@ -416,8 +415,7 @@ class OpenAIResponsesDecoder(EventDecoder):
     def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
         """Take an event; returns the pieces so far of a text, if events like this one do nothing but add to it."""
         kind = event.type
-        take = ITEM_HANDLERS.get(kind)
-        if take is not None and self._failure is None:
+        if (take := ITEM_HANDLERS.get(kind)) is not None and self._failure is None:
             if self._started is None:
                 self._start(NOTHING, events)
             return take(self._items, event, data, events)

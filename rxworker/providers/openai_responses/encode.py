@@ -305,8 +305,7 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
         groups = [by_place[place] for place in sorted(by_place)]
     items: list[JsonObject] = []
     for group in groups:
-        item = _encode_item(group)
-        if item is not None:
+        if (item := _encode_item(group)) is not None:
             items.append(item)
     while items and items[-1].get("type") == REASONING:
         items.pop()

@@ -127,8 +127,7 @@ def block_type_of(item: JsonObject) -> BlockType:
     (<BlockType.SERVER_TOOL_USE: 'server_tool_use'>, <BlockType.OPAQUE: 'opaque'>)
     """
     kind = word(item.get("type"))
-    known = BLOCK_TYPES.get(kind)
-    if known is not None:
+    if (known := BLOCK_TYPES.get(kind)) is not None:
         return known
     if kind in SERVER_CALLS and not waits_for_client(item):
         return BlockType.SERVER_TOOL_USE
@@ -226,8 +225,7 @@ class Item(Struct, eq=False):
 
     def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
-        rest = missing(text, self.pieces)
-        if rest:
+        if rest := missing(text, self.pieces):
             self.add(position, rest, events)
 
     def stop(self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str) -> None:
@@ -255,10 +253,8 @@ class Item(Struct, eq=False):
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """Emit the parts of the complete item that were not streamed."""
         index = self._start_whole(events) if self.open is None else self.open
-        if not self.pieces and block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
-            input_json = input_of(wire)
-            if input_json:
-                events.append(InputJsonDelta(index, input_json))
+        if not self.pieces and block_type_of(self.wire) is BlockType.SERVER_TOOL_USE and (given := input_of(wire)):
+            events.append(InputJsonDelta(index, given))
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         """Start the one block of the item."""

@@ -361,8 +361,7 @@ class TerminalApp(App[None]):
             return
         self._leaving, self.conversation.is_left = code, True
         is_stuck = self.session.status == "cancelling"
-        ended = self.session.cancel()
-        if ended is not None and not is_stuck:
+        if (ended := self.session.cancel()) is not None and not is_stuck:
             await asyncio.wait([ended], timeout=seconds)
         usage = usage_line(self.session.totals.usage, self.session.worker.prices)
         self.exit(return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None)

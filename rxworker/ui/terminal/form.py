@@ -207,8 +207,7 @@ def _branches(schema: JsonObject) -> list[Json]:
 
 def _kinds(schema: Mapping[str, Json]) -> set[str]:
     """The types that a schema allows; empty for any."""
-    kind = schema.get("type")
-    if isinstance(kind, str | list):
+    if isinstance(kind := schema.get("type"), str | list):
         return {str(each) for each in ([kind] if isinstance(kind, str) else kind)} & KINDS.keys()
     branches = [_kinds(each) if isinstance(each, dict) else set[str]() for each in _branches(dict(schema))]
     return set[str]().union(*branches) if all(branches) else set()

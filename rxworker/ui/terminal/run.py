@@ -88,8 +88,7 @@ async def run_app_async(worker: Worker | Session, **options: Unpack[AppOptions])
         raise ConfigurationError(message)
     # Standard error may be redirected: then the app draws on standard output.
     streams = {"standard input": sys.__stdin__, "standard output": sys.__stdout__}
-    redirected = [name for name, stream in streams.items() if not is_terminal(stream)]
-    if redirected:
+    if redirected := [name for name, stream in streams.items() if not is_terminal(stream)]:
         what = "is not a terminal" if len(redirected) == 1 else "are not terminals"
         raise ConfigurationError(
             f"the terminal app cannot start: {' and '.join(redirected)} {what}. Run it in a terminal without "

@@ -532,8 +532,7 @@ class TerminalSession:
 
     async def close(self) -> None:
         """Give the conversation to the session that the app began with. Runs that were kept in memory are gone."""
-        storing = self._storing
-        if storing is not None:
+        if (storing := self._storing) is not None:
             await asyncio.wait([storing], timeout=STORING_SECONDS)
             storing.cancel()
         first, current = self._first, self.current
@@ -553,8 +552,7 @@ class TerminalSession:
             # Iterating raises the error that ended the run; it is handled below.
             if not followed.done():
                 raise
-        lane = await self._end(followed)
-        if lane is not None:
+        if (lane := await self._end(followed)) is not None:
             yield [lane]
 
     def error_lane(self, error: BaseException) -> Lane:

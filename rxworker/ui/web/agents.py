@@ -101,8 +101,7 @@ def without_results(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages without the results in them; a message of results alone is left out."""
     kept: list[Message] = []
     for message in messages:
-        content = tuple([c for c in message.content if not isinstance(c, ToolResult)])
-        if content:
+        if content := tuple([c for c in message.content if not isinstance(c, ToolResult)]):
             kept.append(Message(message.role, content))
     return tuple(kept)
 
@@ -187,8 +186,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
     entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
     if not entry.run.done():
         begun, pause = [*_continued_runs(runs, entry), entry][0], None
-        first = first_event(begun.run)
-        if isinstance(first, RunStart | RunResume):
+        if isinstance(first := first_event(begun.run), RunStart | RunResume):
             history = first.conversation
     shared_state = shown.shared_state if entry.run.done() else None
     messages = ui_messages_of(history, entry.conversation.id, run_id=entry.id, pause=pause, shared_state=shared_state)

@@ -286,14 +286,11 @@ class Guard:
         self.check_source(request)
         if request.origin is not None and request.method == "OPTIONS":
             return web.Response(status=204, headers=PREFLIGHT)
-        if name in PAGES:
-            exchanged = self.exchange(request)
-            if exchanged is not None:
-                return exchanged
+        if name in PAGES and (exchanged := self.exchange(request)) is not None:
+            return exchanged
         if name in OPEN:
             return await handle(request)
-        shared = self.link_token(request)
-        if shared is not None and self._links is not None:
+        if (shared := self.link_token(request)) is not None and self._links is not None:
             request.link = link = await self._links.find(shared)
             request.owner = link.owner
             with self._links.opened(link, request):

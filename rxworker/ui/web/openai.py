@@ -224,8 +224,7 @@ async def _begin(runs: Runs, given: OpenAIRequest, before: RunEntry | None = Non
     content = [part for message in given.input for part in message.content]
     if all(isinstance(part, Text) and not part.text.strip() for part in content):
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
-    waiting = await _waiting(runs, given, before)
-    if waiting is not None:
+    if (waiting := await _waiting(runs, given, before)) is not None:
         return await _resumed(runs, waiting, given)
     return await _started(runs, given, before)
 

@@ -230,7 +230,6 @@ class Connection:
 
 
 async def _stop(tasks: dict[str, asyncio.Task[None]], name: str) -> None:
-    task = tasks.pop(name, None)
-    if task is not None:
+    if (task := tasks.pop(name, None)) is not None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -338,8 +338,7 @@ class ServerState:
             LocalProtocolError: A published stream lives on another event loop.
         """
         self.published.begin()
-        log = self.store.log
-        if log is not None:
+        if (log := self.store.log) is not None:
             changes = log.changes(limit=self.settings.max_kept)
             await self._note_stored(changes)
             loop = asyncio.get_running_loop()

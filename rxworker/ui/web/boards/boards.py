@@ -831,8 +831,7 @@ class Boards:
         self, dashboard: Dashboard, on_read: Callable[[], object], moments: Moments | None = None
     ) -> Observable[Record]:
         """The records of all runs of all users."""
-        log = self._store.log
-        if log is not None:
+        if (log := self._store.log) is not None:
             since = _created_since(dashboard, time.time()) if moments is None else moments.since
             return LogRecords(log, since, dashboard.selection, on_read, moments)
         return merge_runs(self._store.runs.pipe(ops.map(_unseen)))

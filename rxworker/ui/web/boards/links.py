@@ -207,8 +207,7 @@ class Links:
             ApiError: There is none, it was revoked, or it has ended.
             LogError: The log cannot be read.
         """
-        match = TOKEN.fullmatch(token)
-        if match is not None:
+        if (match := TOKEN.fullmatch(token)) is not None:
             began = self._clock()
             async with self._changing:
                 # Another server may have made it just now: one that is not known is looked for, by all requests that

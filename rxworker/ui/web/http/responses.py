@@ -298,8 +298,7 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, PageFile]]:
         if item.is_dir():
             yield from _files(item, f"{path}/")
             continue
-        kind = TYPES.get(item.name[item.name.rfind(".") :])
-        if kind is not None:
+        if (kind := TYPES.get(item.name[item.name.rfind(".") :])) is not None:
             yield path, _file(item.read_bytes(), kind)
 
 

@@ -180,8 +180,7 @@ class Runs:
         session = self._session_of(conversation)
         if entry.here is not None and entry.here.session is session and not isinstance(session, QueuedSession):
             return
-        info = await entry.log.info(entry.id)
-        if info is not None:
+        if (info := await entry.log.info(entry.id)) is not None:
             self.store.note(info)
         await entry.open()
         await session.go_on_after(entry.info, entry.run.state)

@@ -564,8 +564,7 @@ class RunStore:
         self._deleted[run_id] = None
         if len(self._deleted) > MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]
-        entry = self._entries.get(run_id)
-        if entry is not None:
+        if (entry := self._entries.get(run_id)) is not None:
             self._drop(entry)
             self.feed(entry.conversation.owner).changed(entry)
 
