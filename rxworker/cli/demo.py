@@ -395,8 +395,7 @@ def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, 
     parts: list[RenderableType] = [_tokens(view)]
     if height >= MAX_ROWS + 9:
         parts += ["", _watchers(seen, published)]
-    title = f"usage  {view.seconds:.1f} s"
-    return Panel(Group(*parts), title=title, title_align="left", width=width, height=height)
+    return Panel(Group(*parts), title=f"usage  {view.seconds:.1f} s", title_align="left", width=width, height=height)
 
 
 def _tokens(view: RunView) -> Table:

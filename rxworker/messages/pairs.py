@@ -85,8 +85,7 @@ def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
 
 def calls_made(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The tool calls of the assistant's last message."""
-    latest_first = reversed(conversation.messages)
-    return next((message.tool_calls for message in latest_first if message.role == "assistant"), ())
+    return next((message.tool_calls for message in reversed(conversation.messages) if message.role == "assistant"), ())
 
 
 def with_calls(conversation: Conversation, left: Mapping[int, ToolCall | None]) -> Conversation:

@@ -209,8 +209,7 @@ def call_context(
     >>> call_context("read", path="a").tool_args
     {'path': 'a'}
     """
-    call = ToolCall(call_id, tool, arguments)
-    return ToolCallContext(call=call, tool=_stub_tool(tool), **_common((), fields or {}))
+    return ToolCallContext(call=ToolCall(call_id, tool, arguments), tool=_stub_tool(tool), **_common((), fields or {}))
 
 
 def result_context(

@@ -120,8 +120,7 @@ class RecordingTransport:
         [b'ab', b'c']
         """
         del request
-        cuts = range(0, len(self.body), self.chunk)
-        return reactivex.from_iterable([self.body[at : at + self.chunk] for at in cuts])
+        return reactivex.from_iterable([self.body[at : at + self.chunk] for at in range(0, len(self.body), self.chunk)])
 
 
 def from_recording(path: str | Path, *, chunk: int | None = None) -> RecordingTransport:

@@ -68,8 +68,7 @@ class CacheMeter(Client):
     def _begin(self, request: Request, sent: HttpRequest) -> None:
         use, before = step_cache(self.use, sent), self._before
         if use.change is not None and before is not None:
-            hook = changed_by(use.change, self.provider, before, request)
-            use = replace(use, change=replace(use.change, hook=hook))
+            use = replace(use, change=replace(use.change, hook=changed_by(use.change, self.provider, before, request)))
         self.use, self._before = use, request
 
     def _take(self, event: ResponseEvent) -> None:

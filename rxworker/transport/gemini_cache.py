@@ -204,8 +204,7 @@ class GeminiCacheTransport:
             new = next((one for one in found if self._is_again(one)), None)
             if new is None:
                 return self._transport.send(request)
-            made = asyncio.ensure_future(self._created(new, request))
-            return reactivex.from_future(made).pipe(ops.switch_latest())
+            return reactivex.from_future(asyncio.ensure_future(self._created(new, request))).pipe(ops.switch_latest())
 
         return reactivex.defer(begin)
 

@@ -85,8 +85,7 @@ class Tracker:
                 for each in self._scopes.values():
                     each.response.is_all_seen = False
             tracker = self._scopes.get(record.path)
-            scope = changes.Scope(path=record.path) if tracker is None else tracker.scope
-            made.append(changes.Note(scope, record))
+            made.append(changes.Note(changes.Scope(path=record.path) if tracker is None else tracker.scope, record))
             return made
         tracker = self._enter(record.path, made)
         if in_scope is not None:

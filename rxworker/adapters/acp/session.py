@@ -289,8 +289,7 @@ class AcpSession:
 
     async def _choose(self, call: wire.CallFields, kinds: tuple[OptionKind, ...]) -> OptionKind | None:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
-        options = [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds]
-        request = wire.PermissionRequest(self.id, call, options)
+        request = wire.PermissionRequest(self.id, call, [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds])
         loop = asyncio.get_running_loop()
         answer = self._peer.request("session/request_permission", request, wire.PermissionResult)
         task = self._request = loop.create_task(answer)

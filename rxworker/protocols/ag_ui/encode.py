@@ -273,8 +273,7 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         if not interrupts:
             name = common.interrupt_id(change.run_id, "")
             why = change.reason or f"{change.hook} has paused the run"
-            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, ours({"hook": change.hook}))
-            interrupts = (at_end,)
+            interrupts = (Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, ours({"hook": change.hook})),)
         yield self._finished(Outcome("interrupt", interrupts))
 
     def _abort(self, change: changes.ViewAbort) -> Iterator[AgUiEvent]:
@@ -345,8 +344,7 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
             yield wire.ReasoningMessageEnd(block.id)
             yield wire.ReasoningEnd(_span(block))
         elif not block.is_call:
-            metadata = None if change.aborted is None else ours({"aborted": change.aborted})
-            yield wire.TextMessageEnd(block.id, metadata)
+            yield wire.TextMessageEnd(block.id, None if change.aborted is None else ours({"aborted": change.aborted}))
         elif not block.is_held:
             yield wire.ToolCallEnd(block.id)
 

@@ -151,8 +151,7 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
     stop = (given.stop,) if isinstance(given.stop, str) else given.stop or ()
     kept = given.response_format or {}
     output = _output(kept.get("json_schema") if kept.get("type") == "json_schema" else None)
-    limit = given.max_completion_tokens or given.max_tokens
-    options = _options(given, limit, output, given.reasoning_effort, stop)
+    options = _options(given, given.max_completion_tokens or given.max_tokens, output, given.reasoning_effort, stop)
     tools = [_tool(n, tool, tool.get("function")) for n, tool in enumerate(given.tools or ())]
     include_usage = given.stream_options is not None and given.stream_options.include_usage
     return replace(collector.request(given, options, tools), include_usage=include_usage)
@@ -322,8 +321,7 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
             references.append(name)
     kept = (given.text.format if given.text else None) or {}
     output = _output(kept if kept.get("type") == "json_schema" else None)
-    effort = given.reasoning.effort if given.reasoning else None
-    options = _options(given, given.max_output_tokens, output, effort)
+    options = _options(given, given.max_output_tokens, output, given.reasoning.effort if given.reasoning else None)
     return replace(
         collector.request(given, options, [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())]),
         background=bool(given.background),

@@ -57,8 +57,7 @@ def read_usage(raw: JsonObject) -> Usage:
     fresh, output, cached, created = numbers(raw)
     details = objects_in(raw.get("cacheDetails"))
     hour = total(*[numbers_in(one, "inputTokens")[0] for one in details if one.get("ttl") == "1h"])
-    whole = total(fresh, cached, created)
-    return Usage(whole, output, cached, created, raw=raw, cache_creation_1h_tokens=hour or None)
+    return Usage(total(fresh, cached, created), output, cached, created, raw=raw, cache_creation_1h_tokens=hour or None)
 
 
 def numbers(raw: JsonObject) -> list[int | None]:

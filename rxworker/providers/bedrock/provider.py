@@ -290,8 +290,7 @@ class InvokeDecoder:
         raw = read_repaired(message.payload)
         if message.headers.get(":message-type") in ("exception", "error"):
             failure = stream_failure(message.headers, raw)
-            error = {"message": failure.message, "type": failure.code}
-            data = msgspec.json.encode({"type": "error", "error": error})
+            data = msgspec.json.encode({"type": "error", "error": {"message": failure.message, "type": failure.code}})
         else:
             data = _bytes_in(raw) or message.payload  # without base64, as received
         return self._decoder.feed(SseFrame(data))

@@ -303,8 +303,7 @@ def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> Sto
         if any(map(attrgetter(name), items)):
             return StopReason(kind, status)
     waiting = [item.kind for item in items if waits_for_client(item.wire)]
-    detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
-    return StopReason(StopKind.END_TURN, status, detail)
+    return StopReason(StopKind.END_TURN, status, f"waits for the client: {', '.join(waiting)}" if waiting else None)
 
 
 def read_usage(raw: JsonObject) -> Usage:

@@ -187,8 +187,7 @@ def _answer(call: ToolCall, own: bool) -> JsonObject:
     if not own:
         return {"type": OUTPUT, "call_id": safe_name(call.id)}
     echo = call.echo or {}
-    kind = CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT
-    answer: JsonObject = {"type": kind, "call_id": call.id}
+    answer: JsonObject = {"type": CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT, "call_id": call.id}
     item = echo.get(ITEM)
     caller = item.get("caller") if isinstance(item, dict) else None
     if isinstance(caller, dict) and caller.get("type") == "program":

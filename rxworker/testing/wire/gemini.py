@@ -59,8 +59,7 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     last: JsonObject = {"text": ""}
     if reply.signature and not reply.tool_calls:
         last["thoughtSignature"] = reply.signature
-    ended = {**_candidate(last), **_finish(reply)}
-    end = _frame({"candidates": [ended], **_usage(reply.usage, ended=True), **tail})
+    end = _frame({"candidates": [{**_candidate(last), **_finish(reply)}], **_usage(reply.usage, ended=True), **tail})
     return sent(reply, [], parts, [end], errors)
 
 

@@ -329,8 +329,7 @@ class Composer(TextArea):
         if not folded:
             return False
         start, end = next((each for each in folded if each[0] <= at <= each[1]), folded[-1])
-        text = escape(self.pastes[self.get_text_range(start, end)])
-        self.replace(text, start, end, maintain_selection_offset=False)
+        self.replace(escape(self.pastes[self.get_text_range(start, end)]), start, end, maintain_selection_offset=False)
         return True
 
     @property
