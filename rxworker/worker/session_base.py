@@ -134,7 +134,7 @@ class SessionBase:
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[object] | None = None
-        self._conversation = ""
+        self._conversation = self._last = ""
         self.paused: Paused[object] | None = None
         self._paused_output: Output[object] | None = None
         self._resumed: set[str] = set()
@@ -171,7 +171,7 @@ class SessionBase:
         """
         self.conversation, self.shared_state = state.conversation, state.shared_state
         self.paused = self._paused_output = None
-        self._conversation = ""
+        self._conversation = self._last = ""
         self.allowed[:] = allowed
 
     async def go_on_after(self, last: RunInfo, state: RunState) -> None:
@@ -186,7 +186,7 @@ class SessionBase:
             LogError: The log cannot be read.
         """
         self.go_on_from(state, await own_of(self._expect_log("go_on_after"), last.run_id, last.row))
-        self._conversation = conversation_of(last.row.labels, last.run_id)
+        self._conversation, self._last = conversation_of(last.row.labels, last.run_id), last.run_id
 
     async def allowed_now(self) -> tuple[Pair, ...]:
         """What is always allowed in the conversation now, each tool with the hook that pauses no run for it.
@@ -231,7 +231,7 @@ class SessionBase:
 
         What is decided there holds here, where no log has it.
         """
-        self._conversation = before._conversation
+        self._conversation, self._last = before._conversation, before._last
         if self.log is None:
             self.allowed[:] = before.allowed
 
@@ -247,8 +247,8 @@ class SessionBase:
 
     @property
     def _run_id(self) -> str:
-        """The id of the run that has not ended, by which a conversation without a label is known."""
-        return "" if self._current is None else self._current.id
+        """The id of its last run: a conversation without a label is known by it, and its row shows what is allowed."""
+        return self._last if self._current is None else self._current.id
 
     def _start(
         self,
@@ -390,7 +390,7 @@ class SessionBase:
         self._collected.end()
         if state.status == "new":
             return  # it could not be loaded
-        self._conversation = context.conversation_id
+        self._conversation, self._last = context.conversation_id, context.journal.run_id
         self.conversation, self.shared_state = state.conversation, state.shared_state
         writer = context.journal.writer
         if writer is not None and writer.error is None:
