@@ -338,7 +338,8 @@ class RunStore:
             before.changed()
         if entry.status == "paused":
             self._begin(self._keep_pause(entry), entry.id)
-        self._forget_oldest()
+        if entry.is_over or before is not None:  # not with each record of a run that goes on: it looks at all runs
+            self._forget_oldest()
         self.changed(entry)
         return entry
 
