@@ -33,6 +33,11 @@ def chat(server: ReplayServer | None, *options: str, provider: str = "anthropic"
     return main(["chat", "--provider", provider, "--model", "m", *where, *options])
 
 
+def test_the_first_chat_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat"]) == 2
+    assert "chat needs --provider and --model, such as --provider anthropic" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "openai_chat"])
 def test_each_line_is_a_message_and_the_conversation_continues(
     provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

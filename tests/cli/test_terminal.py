@@ -234,9 +234,3 @@ def test_a_chat_is_line_by_line_where_a_terminal_cannot_place_text(terminal: Ope
         opened.wait_for("> ")
         leave(opened)
     assert "\x1b" not in opened.shown
-
-
-def test_the_first_chat_needs_a_model(terminal: Open) -> None:
-    opened = terminal("chat")
-    assert opened.end() == 2
-    assert "chat needs --provider and --model, such as --provider anthropic" in opened.shown

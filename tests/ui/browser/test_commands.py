@@ -81,8 +81,9 @@ async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(des
                 await page.locator(place).first.click(position={"x": 3, "y": 3})
             if await page.locator("#inspector").is_visible():
                 await keys.press("Escape")
-            await keys.type(SENTENCE)
-            await expect(field).to_have_value(SENTENCE)
+            typed = SENTENCE if place is None else "".join(dict.fromkeys(SENTENCE))  # each key once
+            await keys.type(typed)
+            await expect(field).to_have_value(typed)
             await expect(field).to_be_focused()
         assert page.url == address
         assert len(desk.runs) == 1
