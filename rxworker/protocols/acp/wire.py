@@ -17,6 +17,8 @@ from rxworker.messages import Json
 PROTOCOL_VERSION = 1
 """The version of the protocol that is spoken."""
 
+ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
+CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 OptionKind: TypeAlias = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
@@ -122,8 +124,8 @@ class CallFields(AcpStruct, frozen=True):
 
     tool_call_id: str
     title: str | None = None
-    kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"] | None = None
-    status: Literal["pending", "in_progress", "completed", "failed"] | None = None
+    kind: ToolKind | None = None
+    status: CallStatus | None = None
     content: list[CallContent | Diff] | None = None
     locations: list[Location] | None = None
     raw_input: Json = None
