@@ -178,7 +178,9 @@ def bearer(token: str | None, base_url: str | None) -> dict[str, str]:
         ConfigurationError: There is none, and the service is Google's; or it cannot be sent.
     """
     if token:
-        return {"authorization": f"Bearer {_sendable(token, 'access token', 'access_token=...')}"}
+        if not _KEY.fullmatch(token):
+            raise _unsendable("access token", "access_token=...")
+        return {"authorization": f"Bearer {token}"}
     if base_url:
         return {}
     raise ConfigurationError(
@@ -287,16 +289,16 @@ def read_key(argument: str | None, *variables: str, needed: bool) -> str | None:
         if needed:
             raise ConfigurationError(f"no API key: set the environment variable {variables[0]}, or pass api_key=...")
         return None
-    return _sendable(key, "API key", f"{variables[0]} or api_key=...")
-
-
-def _sendable(key: str, kind: str, place: str) -> str:
     if not _KEY.fullmatch(key):
-        raise ConfigurationError(
-            f"the {kind} holds a line end, a space or a character that is not ASCII, and cannot be "
-            f"sent; copy it again, without the surrounding text ({place})"
-        )
+        raise _unsendable("API key", f"{variables[0]} or api_key=...")
     return key
+
+
+def _unsendable(kind: str, place: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the {kind} holds a line end, a space or a character that is not ASCII, and cannot be sent; copy it again, "
+        f"without the surrounding text ({place})"
+    )
 
 
 def current_secrets(argument: str | None, *variables: str) -> tuple[str | None, ...]:

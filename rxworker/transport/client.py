@@ -206,8 +206,7 @@ class Client:
                 answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
-            usual = None if running_loop() is None else loop_clock()
-            clock = scheduler if isinstance(scheduler, LoopClock) else usual
+            clock = scheduler if isinstance(scheduler, LoopClock) else running_loop() and loop_clock()
             make = self.provider.decoder
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
