@@ -398,7 +398,7 @@ export interface RunStart {
   traceparent?: string;
   /** The form of the answer, if a type was requested. */
   output_format?: OutputFormat | null;
-  /** The labels of the run, such as its tenant, by which panels group it; without those by which a server finds its conversation. */
+  /** The labels of the run, such as its tenant, by which panels group it; without what a server notes of its conversation. */
   labels?: { [key: string]: string };
   /** The name of the worker. */
   worker?: string;
