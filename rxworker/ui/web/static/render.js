@@ -191,7 +191,9 @@ export class Renderer {
   figuresOf(summary, run, timeline) {
     if (run === null) return { usage: {}, models: [], prices: null, cost: null, currency: undefined, isEstimate: false, unpriced: [] };
     const models = modelsOf(timeline, (model) => this.priceOf(model));
-    const unpriced = timeline.isRunning || this.travel.past ? models.filter((row) => row.cost === null && row.usage.output_tokens > 0).map((row) => row.model) : summary?.unpriced ?? [];
+    // The list may not know yet that the run has ended: until then what it knows of the cost is that of a run without tokens.
+    const isListed = !timeline.isRunning && !this.travel.past && summary && summary.status !== "running";
+    const unpriced = isListed ? summary.unpriced ?? [] : models.filter((row) => row.cost === null && row.usage.output_tokens > 0).map((row) => row.model);
     const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? this.currency;
     const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
     return { ...totalsOf(run), models, prices, cost, currency, unpriced };

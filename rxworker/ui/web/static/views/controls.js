@@ -40,7 +40,7 @@ export class ControlsView {
     const about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
     facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
-    if (unpriced?.length > 0 && total > 0) facts.push([cost === null ? "minor" : "", fill(words.run.cost, { cost: costWithout(cost, unpriced, currency) })]);
+    if (unpriced?.length > 0 && total > 0) facts.push([cost ? "" : "minor", fill(words.run.cost, { cost: costWithout(cost || null, unpriced, currency) })]);
     else if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
     return facts.filter(([, text]) => text);
   }
