@@ -101,6 +101,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _leave_executor(self, _: object) -> None:
         self._in_executor -= 1
 
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        """The same, in real time, as the threads end: the time limit that newer versions of Python have would pass."""
+        self._in_executor += 1
+        try:
+            await super().shutdown_default_executor(*timeout)
+        finally:
+            self._in_executor -= 1
+
     def has_threads(self) -> bool:
         """Whether a thread works for a tool or a coroutine."""
         if self._in_executor > 0:
