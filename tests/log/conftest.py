@@ -26,11 +26,14 @@ SAMPLED = [
 EXAMPLE = Path(__file__).parents[2] / "examples" / "store" / "table_log.py"
 
 
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for what the threads of a log bring about."""
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.001)
+async def until(is_so: Callable[[], object], *found: object) -> None:
+    """Wait for what the threads of a log bring about; what was found until then is shown where it never comes."""
+    try:
+        async with asyncio.timeout(60):
+            while not is_so():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        pytest.fail(f"it never came; found: {[getattr(each, '__dict__', each) for each in found]}")
 
 
 @pytest.fixture(scope="session")

@@ -420,7 +420,7 @@ async def test_runs_and_folds_go_on_when_the_server_is_killed_and_restarted(
             own_server.kill()
             own_server.start()
         await writer.begin()
-        await until(lambda: reader.has(writer.expected) and follower.has(writer.expected))
+        await until(lambda: reader.has(writer.expected) and follower.has(writer.expected), writer, reader, follower)
         assert (reader.faults, reader.failed, follower.errors) == ([], [], [])
         assert follower.state.faults == ()
         reader.subscription.dispose()
