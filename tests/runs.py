@@ -21,7 +21,7 @@ def records_of(run: Run[Any]) -> list[Record]:
     return records
 
 
-async def told(run: Run[Any]) -> list[Record]:
+async def all_records(run: Run[Any]) -> list[Record]:
     """The records of a run, which may fail."""
     records = records_of(run)
     with suppress(RxWorkerError):

@@ -313,6 +313,11 @@ class RunContext(Struct, frozen=True, eq=False):
         return (self, *self.parents)
 
     @property
+    def labels(self) -> dict[str, str]:
+        """A copy of its labels, without that of its conversation, which the first run of a session does not have."""
+        return {name: text for name, text in self.journal.state.labels.items() if name != CONVERSATION}
+
+    @property
     def conversation_id(self) -> str:
         """The id of its conversation: that of its row in a log, which a run that is resumed has from the run before."""
         writer, run_id = self.journal.writer, self.journal.run_id
@@ -337,7 +342,7 @@ class RunContext(Struct, frozen=True, eq=False):
             run_id=journal.run_id,
             turn=state.turns,
             workspace=self.worker.workspace,
-            labels={**state.labels},  # a copy, since those of the state are in the record of the start
+            labels=self.labels,
             conversation_id=self.conversation_id,
             toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
@@ -445,8 +450,8 @@ class Turn:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels of the run, such as its tenant, without what a server notes of its conversation."""
-        return {**self.state.labels}
+        """The labels of the run, such as its tenant; `conversation_id` is its conversation."""
+        return self._context.labels
 
     @property
     def conversation_id(self) -> str:

@@ -1,4 +1,4 @@
-"""What holds for every conversation, whatever is wrong with it: it can be mended, cut, kept, and sent to anybody."""
+"""What holds for every conversation, whatever is wrong with it: it can be fixed, cut, kept, and sent to anybody."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ def words(said: Conversation) -> list[object]:
 def test_what_is_repaired_is_sound_has_all_words_of_the_user_and_is_what_it_was_if_that_was_sound(
     said: Conversation,
 ) -> None:
-    mended = repair(said)
-    assert validate(mended) == []
-    assert repair(mended) == mended
-    assert (validate(said) == []) == (mended == said)
-    assert words(mended) == words(said)
+    fixed = repair(said)
+    assert validate(fixed) == []
+    assert repair(fixed) == fixed
+    assert (validate(said) == []) == (fixed == said)
+    assert words(fixed) == words(said)
 
 
 @given(conversations)
@@ -241,10 +241,10 @@ def test_what_is_repaired_and_what_is_trimmed_of_it_can_be_sent_to_every_provide
     said: Conversation, most: int, first: int
 ) -> None:
     repaired = repair(said)
-    for mended in (repaired, trim(repaired, most, keep_first=first)):
+    for fixed in (repaired, trim(repaired, most, keep_first=first)):
         for provider, check in CHECKS.items():
-            if can_be_sent(provider, mended):
-                check(body_of(provider, mended))
+            if can_be_sent(provider, fixed):
+                check(body_of(provider, fixed))
 
 
 # --- being cut

@@ -38,7 +38,7 @@ from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from tests.pauses import pause_of
 from tests.protocols.story import OWN, booking, look, numbered, remove, start_call
-from tests.runs import told
+from tests.runs import all_records
 
 Wire = dict[str, Any]
 
@@ -56,7 +56,7 @@ def of_type(events: list[Wire], *types: str) -> list[Wire]:
 
 async def test_a_turn_is_a_step_and_calls_belong_to_the_text_before_them() -> None:
     model = ScriptedModel([think("hm", "seal") + say("Ok.") + call("look", city="Oslo"), "Rain."])
-    events = encoded(await told(Worker(model, tools=[look]).run("hi")))
+    events = encoded(await all_records(Worker(model, tools=[look]).run("hi")))
     assert [e["stepName"] for e in of_type(events, "STEP_STARTED")] == ["turn 1", "turn 2"]
     starts = of_type(events, "TEXT_MESSAGE_START")
     (asked,) = of_type(events, "TOOL_CALL_START")
@@ -69,7 +69,7 @@ async def test_a_turn_is_a_step_and_calls_belong_to_the_text_before_them() -> No
 
 
 async def test_the_names_are_the_same_for_a_watcher_that_comes_in_the_middle() -> None:
-    records = await told(Worker(ScriptedModel(["Once upon a time there was a fox."])).run("hi"))
+    records = await all_records(Worker(ScriptedModel(["Once upon a time there was a fox."])).run("hi"))
     at = next(n for n, r in enumerate(records) if isinstance(r.event, TextDelta)) + 2
     whole, late = encoded(records), encoded(records[at:])
     name = of_type(whole, "TEXT_MESSAGE_START")[0]["messageId"]
@@ -78,7 +78,7 @@ async def test_the_names_are_the_same_for_a_watcher_that_comes_in_the_middle() -
 
 async def test_the_text_of_a_failed_response_is_marked_as_void() -> None:
     model = ScriptedModel([say("half a sen") + fail("busy", "overloaded"), "A sentence."])
-    events = encoded(await told(Worker(model, response_retry=Retry(first=0.0)).run("hi")))
+    events = encoded(await all_records(Worker(model, response_retry=Retry(first=0.0)).run("hi")))
     (void,) = [e["value"] for e in of_type(events, "CUSTOM") if e["name"] == "rxworker.retract"]
     first, second = of_type(events, "TEXT_MESSAGE_START")
     assert void["messageIds"] == [first["messageId"]]
@@ -90,7 +90,7 @@ async def test_a_call_that_never_ran_is_answered_when_its_turn_is_over() -> None
     cut = encoded(records)
     assert of_type(cut, "TOOL_CALL_RESULT") == []  # nobody knows
     worker = Worker(ScriptedModel([call("look", city="Oslo")] * 2), tools=[look], limits=Limits(max_turns=1))
-    assert len(of_type(encoded(await told(worker.run("hi"))), "TOOL_CALL_RESULT")) == 1
+    assert len(of_type(encoded(await all_records(worker.run("hi"))), "TOOL_CALL_RESULT")) == 1
     over = encoded([*records, *numbered(TurnStart(), first=9)])
     assert of_type(over, "TOOL_CALL_RESULT")[0]["metadata"]["rxworker"]["isError"] is True
 
@@ -182,14 +182,14 @@ def test_pictures_in_a_result_are_parts_for_clients_that_know_them() -> None:
 async def test_a_pause_is_an_interrupt_and_the_resumed_run_does_not_send_the_call_again() -> None:
     worker = Worker(ScriptedModel([call("remove", path="a"), "Kept."]), tools=[remove])
     run = worker.run("hi")
-    events = encoded(await told(run))
+    events = encoded(await all_records(run))
     paused = await pause_of(run)
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert interrupt["id"] == f"{run.id}:{paused.pending[0].id}"
     assert interrupt["toolCallId"] == paused.pending[0].id
     assert interrupt["responseSchema"]["required"] == ["approved"]
     resumed = worker.resume(decisions={paused.pending[0].id: Deny("keep it")})
-    after = encoded(await told(resumed))
+    after = encoded(await all_records(resumed))
     assert of_type(after, "TOOL_CALL_START") == []
     assert [e["content"] for e in of_type(after, "TOOL_CALL_RESULT")] == ["keep it"]
 
@@ -220,7 +220,7 @@ async def test_a_snapshot_has_the_messages_before_it() -> None:
 @pytest.mark.parametrize("at", [8, 12, 16, 20, 24])
 async def test_a_late_watcher_has_the_same_text_as_one_from_the_start(at: int) -> None:
     model = ScriptedModel([say("Let me look.") + call("look", city="Oslo"), "It rains in Oslo."])
-    records = await told(Worker(model, tools=[look]).run("hi"))
+    records = await all_records(Worker(model, tools=[look]).run("hi"))
     encoder = AgUiEncoder("t", "r", protocol="1.0")
     first = encoder.catch_up(fold_run(records[:at]), "run-1")
     caught_up = [json.loads(data_line(event).removeprefix(b"data: ")) for event in first]
@@ -239,7 +239,7 @@ async def test_what_a_hook_decides_is_reported() -> None:
         return Skip("not today")
 
     model = ScriptedModel([call("look", city="Oslo"), "Ok."])
-    events = encoded(await told(Worker(model, tools=[look], hooks=[refuse]).run("hi")))
+    events = encoded(await all_records(Worker(model, tools=[look], hooks=[refuse]).run("hi")))
     (verdict,) = [e for e in of_type(events, "CUSTOM") if e["name"] == "rxworker.hook_verdict"]
     assert (verdict["value"]["hook"], verdict["value"]["reason"]) == ("refuse", "not today")
     assert [e["content"] for e in of_type(events, "TOOL_CALL_RESULT")] == ["not today"]
@@ -292,11 +292,11 @@ async def test_a_question_of_a_tool_is_an_interrupt_with_its_form() -> None:
 
     worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[booking(Question("tides", "How many?", schema))])
     run = worker.run("hi")
-    events = encoded(await told(run))
+    events = encoded(await all_records(run))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert (interrupt["reason"], interrupt["message"]) == ("input_required", "tides has a question: How many?")
     assert interrupt["responseSchema"]["properties"]["editedArgs"] == schema
     answer = read_payload({"approved": True, "editedArgs": {"guests": 2}})
     resumed = worker.resume(decisions={interrupt["toolCallId"]: answer})
-    after = encoded(await told(resumed))
+    after = encoded(await all_records(resumed))
     assert [e["content"] for e in of_type(after, "TOOL_CALL_RESULT")] == ["accept {'guests': 2}"]

@@ -27,7 +27,7 @@ from rxworker.tools import ClientTool
 from rxworker.worker import Decision
 from tests.pauses import pause_of
 from tests.protocols.story import look
-from tests.runs import told
+from tests.runs import all_records
 
 Wire = dict[str, Any]
 Made = tuple[str, Any]
@@ -157,13 +157,13 @@ async def test_a_client_runs_a_call_when_the_run_waits_for_it_and_with_those_arg
     hook, decision, first, second = CASES[case]
     worker = worker_with(hook)
     run = worker.run("hi")
-    records = await told(run)
+    records = await all_records(run)
     resumed: list[Record] = []
     if decision is not None:
         paused = await pause_of(run)
         assert paused.hook != "client_tool"
         name = next(each.id for each in paused.pending if each.name == "open_tab")
-        resumed = await told(worker.resume(decisions={name: decision}))
+        resumed = await all_records(worker.resume(decisions={name: decision}))
     for door in DOORS:
         made = served(door, records).made
         assert [arguments for _, arguments in made] == first, door
@@ -176,7 +176,7 @@ async def test_a_client_runs_a_call_when_the_run_waits_for_it_and_with_those_arg
 @pytest.mark.parametrize("case", CASES)
 async def test_a_late_watcher_runs_a_call_only_when_the_run_waits_for_it(case: str) -> None:
     hook, _, first, _ = CASES[case]
-    records = await told(worker_with(hook).run("hi"))
+    records = await all_records(worker_with(hook).run("hi"))
     for at in range(1, len(records) + 1):
         state = fold_run(records[:at])
         waits = may_run(records[:at])
@@ -210,7 +210,7 @@ def results_in(state: RunState) -> list[ToolResult]:
 async def test_the_history_of_a_chat_has_the_arguments_that_a_call_waits_with() -> None:
     for hook, shown in ((edit, "input-available"), (edit_and_pause, "approval-requested")):
         run = worker_with(hook).run("hi")
-        pause = (await told(run))[-1].event
+        pause = (await all_records(run))[-1].event
         assert isinstance(pause, RunPause)
         messages = ui_messages_of(run.state.conversation, "chat", run_id=run.id, pause=pause.pause)
         (part,) = [part for part in messages[-1].parts if part["type"] == "tool-open_tab"]
@@ -221,8 +221,8 @@ async def test_a_client_of_a_run_that_was_resumed_runs_the_calls_that_still_wait
     """Two calls are offered, and the client answers one. A page that is opened again runs the other, and only that."""
     both = call("open_tab", url="a") + call("open_tab", url="b")
     worker = worker_with(allow, both)
-    first = await told(worker.run("hi"))
-    second = await told(worker.resume(decisions={"call_1_1": Answer("done")}))
+    first = await all_records(worker.run("hi"))
+    second = await all_records(worker.resume(decisions={"call_1_1": Answer("done")}))
     assert may_run(second)
     # The client that has sent the result runs the other one already.
     for encoder in (
@@ -241,7 +241,7 @@ async def test_a_client_of_a_run_that_was_resumed_runs_the_calls_that_still_wait
 @pytest.mark.parametrize("door", ["ui_messages", "ag_ui"])
 async def test_a_call_that_is_not_run_has_its_result_and_is_never_available(door: str) -> None:
     worker = worker_with(skip)
-    wire = served(door, await told(worker.run("hi"))).wire
+    wire = served(door, await all_records(worker.run("hi"))).wire
     about = [event for event in wire if "call_1_2" in json.dumps(event)]
     kinds = [event["type"] for event in about]
     if door == "ui_messages":
@@ -255,7 +255,7 @@ async def test_a_call_that_is_not_run_has_its_result_and_is_never_available(door
 
 
 async def test_calls_of_the_worker_itself_are_available_when_their_blocks_end() -> None:
-    records = await told(worker_with(allow).run("hi"))
+    records = await all_records(worker_with(allow).run("hi"))
     at = next(n for n, r in enumerate(records) if isinstance(r.event, ToolStart))
     ui, ag_ui = served("ui_messages", records[:at]).wire, served("ag_ui", records[:at]).wire
     assert ("tool-input-available", "call_1_1") in [(p["type"], p.get("toolCallId")) for p in ui]
@@ -265,7 +265,7 @@ async def test_calls_of_the_worker_itself_are_available_when_their_blocks_end() 
 async def test_a_call_of_a_tool_that_the_worker_does_not_know_is_never_available() -> None:
     """A page may have the tool, and not have offered it this time."""
     model = ScriptedModel([call("open_tab", **FORBIDDEN), "Done."])
-    records = await told(Worker(model, tools=[look]).run("hi"))
+    records = await all_records(Worker(model, tools=[look]).run("hi"))
     for door in DOORS:
         assert served(door, records).made == [], door
     parts = [part["type"] for part in served("ui_messages", records).wire]

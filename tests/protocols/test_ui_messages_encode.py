@@ -32,7 +32,7 @@ from rxworker.protocols.ui_messages.encode import DONE
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from tests.protocols.story import OWN, booking, numbered, remove, start_call
-from tests.runs import told
+from tests.runs import all_records
 
 Wire = dict[str, Any]
 
@@ -54,7 +54,7 @@ def types(parts: list[Wire]) -> list[str]:
 
 async def test_an_answer_is_a_message_of_steps() -> None:
     run = Worker(ScriptedModel([think("hm", "seal") + say("Hi!", chunk=9)])).run("hi")
-    parts = encoded(await told(run))
+    parts = encoded(await all_records(run))
     assert types(parts) == [
         *("start", "start-step", "reasoning-start", "reasoning-delta", "reasoning-end"),
         *("text-start", "text-delta", "text-end", "finish-step", "finish"),
@@ -67,7 +67,7 @@ async def test_an_answer_is_a_message_of_steps() -> None:
 
 async def test_the_reason_of_the_end_is_reported() -> None:
     for kind, reason in [(StopKind.MAX_TOKENS, "length"), (StopKind.REFUSAL, "content-filter")]:
-        parts = encoded(await told(Worker(ScriptedModel([say("Hi", stop=kind)])).run("hi")))
+        parts = encoded(await all_records(Worker(ScriptedModel([say("Hi", stop=kind)])).run("hi")))
         assert parts[-1]["finishReason"] == reason
 
 
@@ -76,9 +76,9 @@ async def test_a_response_that_is_requested_again_is_reset() -> None:
         model = ScriptedModel([say("half a sen") + fail("busy", "overloaded"), "A sentence."])
         return Worker(model, response_retry=Retry(first=0.0)).run("hi")
 
-    parts = types(encoded(await told(run())))
+    parts = types(encoded(await all_records(run())))
     assert parts.index("text-end") < parts.index("reset-step")
-    older = encoded(await told(run()), UiMessageEncoder(can_reset=False))
+    older = encoded(await all_records(run()), UiMessageEncoder(can_reset=False))
     assert of_type(older, "reset-step") == []
     (void,) = of_type(older, "data-retract")
     assert void["data"]["ids"] == [of_type(older, "text-start")[0]["id"]]
@@ -140,14 +140,14 @@ async def test_a_paused_call_requests_approval_and_a_resumed_run_continues() -> 
     model = ScriptedModel([call("remove", path="a") + call("remove", path="b"), "Gone."])
     worker = Worker(model, tools=[remove])
     run = worker.run("hi")
-    parts = encoded(await told(run))
+    parts = encoded(await all_records(run))
     requests = of_type(parts, "tool-approval-request")
     assert [r.get("isAutomatic", False) for r in requests] == [False, True]
     assert requests[0]["approvalId"] == f"{run.id}:call_1_1"
     assert parts[-1]["finishReason"] == "tool-calls"
     assert isinstance(await run, Paused)
     resumed = worker.resume(decisions={"call_1_1": Approve(), "call_1_2": Deny("no")})
-    after = encoded(await told(resumed), UiMessageEncoder("message"))
+    after = encoded(await all_records(resumed), UiMessageEncoder("message"))
     assert [p["toolCallId"] for p in of_type(after, "tool-output-denied")] == ["call_1_2"]
     assert [p["output"] for p in of_type(after, "tool-output-available")] == ["a is gone"]
 
@@ -163,7 +163,7 @@ async def test_the_text_of_a_nested_run_is_not_a_part_of_the_answer() -> None:
     inner = Worker(ScriptedModel([think("hm") + say("An old pond.")]))
     ask = worker_tool(inner, name="ask_poet", description="Ask a poet.")
     worker = Worker(ScriptedModel([call("ask_poet", task="a verse"), "Here."]), tools=[ask])
-    parts = encoded(await told(worker.run("hi")))
+    parts = encoded(await all_records(worker.run("hi")))
     assert "".join(p["delta"] for p in of_type(parts, "text-delta")) == "Here."
     deltas = of_type(parts, "data-inside-delta")
     assert all(part["transient"] for part in deltas)
@@ -206,11 +206,11 @@ async def test_a_question_of_a_tool_requests_approval_and_is_data_of_the_pause()
 
     worker = Worker(ScriptedModel([call("book"), "Done."]), tools=[booking(question)])
     run = worker.run("hi")
-    parts = encoded(await told(run))
+    parts = encoded(await all_records(run))
     (request,) = of_type(parts, "tool-approval-request")
     assert request["reason"] == str(question)
     (pause,) = of_type(parts, "data-pause")
     assert pause["data"]["questions"] == {"call_1_1": {"source": "tides", "message": "Sign in.", "url": question.url}}
     resumed = worker.resume(decisions={"call_1_1": Approve()})
-    after = encoded(await told(resumed), UiMessageEncoder("message"))
+    after = encoded(await all_records(resumed), UiMessageEncoder("message"))
     assert [p["output"] for p in of_type(after, "tool-output-available")] == ["accept"]

@@ -52,7 +52,7 @@ FOREIGN = Message(
         Refusal("no"),
         ToolCall("functions.look:0", "look", {"at": "sky"}, ODD),
     ),
-    provider="somebody",
+    provider="another",
 )
 HISTORY = Conversation((Message.user("hi"), FOREIGN, Message.user(ToolResult("functions.look:0", "blue", name="look"))))
 NAMED = "functions_look_0_ec000204"  # where a point and a colon are no letters of an id

@@ -149,7 +149,7 @@ async def test_cancel_after_the_last_event_is_a_finish(last: type[Event], monkey
     run.subscribe(cancel_at_the_last)
     assert isinstance(await run, Finished)
     for _ in range(3):
-        await asyncio.sleep(0)  # whoever is out of patience with a hook comes now
+        await asyncio.sleep(0)  # a hook whose time is over is abandoned now
     assert told == []
     records = records_of(run)
     assert isinstance(records[-1].event, RunStop)

@@ -237,7 +237,11 @@ async def test_hooks_and_stages_know_the_conversation_of_their_run() -> None:
         seen.append(turn.conversation_id)
         return decide(turn)
 
-    note = on_message_send(lambda context: seen.append(context.conversation_id))
+    @on_message_send
+    def note(context: Any) -> None:
+        assert context.labels == {}  # in each run of the conversation
+        seen.append(context.conversation_id)
+
     worker = Worker(ScriptedModel([call("read"), *["Hi."] * 4]), tools=[read], hooks=[note], stages={"decide": noting})
     paused = await pause_of(worker.run("Hi"))
     await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
