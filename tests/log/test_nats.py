@@ -318,6 +318,7 @@ async def test_who_reads_from_memory_reads_on_when_that_is_given_up(
         following = log.follow(RUN)
         await anext(following)
         tail = log._tails[RUN]
+        await tail.ready()
         monkeypatch.setattr(tail, "_receive", bool)  # it takes each message, and keeps none
         await log.append(claim, entries(1, 1), after=1)
         reading = asyncio.ensure_future(anext(log.read(RUN, 1)))
@@ -328,6 +329,7 @@ async def test_who_reads_from_memory_reads_on_when_that_is_given_up(
         # What does not come in time is an error.
         again = log.follow(RUN)
         await anext(again)
+        await log._tails[RUN].ready()
         monkeypatch.setattr(log._tails[RUN], "_receive", bool)
         await log.append(claim, entries(1, 2), after=2)
         monkeypatch.setattr((await log._open()).connection, "patience", 0.1)
