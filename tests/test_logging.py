@@ -20,7 +20,8 @@ from rxworker.testing import ScriptedModel, call, fail
 
 LIBRARY = Path(rxworker.__file__).parent
 PAGE = LIBRARY.parent / "docs" / "reference" / "logging.md"
-ROW = re.compile(r"^\| `(rxworker\.[^`]+)` \| (\w+) \| `([^`]+)` \| (.*) \|$", re.M)
+LOGGER = re.compile(r"^### `(rxworker\.[^`]+)`\n\n((?:- .*\n)+)", re.M)
+MESSAGE = re.compile(r"^- (\w+): `([^`]+)`(?: \((.*)\))?$", re.M)
 Row = tuple[str, str, str, tuple[str, ...]]
 
 RESPONSES = LIBRARY / "ui" / "web" / "http" / "responses.py"
@@ -82,7 +83,8 @@ def _text_of(text: ast.expr) -> str:
 def test_the_reference_lists_every_message_with_its_logger_level_and_fields() -> None:
     listed = {
         (name, level, text, tuple(re.findall(r"`(\w+)`", fields)))
-        for name, level, text, fields in ROW.findall(PAGE.read_text(encoding="utf-8"))
+        for name, lines in LOGGER.findall(PAGE.read_text(encoding="utf-8"))
+        for level, text, fields in MESSAGE.findall(lines)
     }
     assert listed == messages()
 
