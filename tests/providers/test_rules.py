@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import (
     Conversation,
     Document,
@@ -101,6 +101,10 @@ def test_a_document_is_sent_in_the_form_of_the_service() -> None:
     }
     (part,) = sent(chat("https://api.openai.com"), Message.user(PDF))["messages"][1]["content"]
     assert part["type"] == "file"
+    uploaded = Message.user(Document(file_id="file_1"))
+    assert sent(chat("https://api.openai.com"), uploaded)["messages"][1]["content"][0]["file"] == {"file_id": "file_1"}
+    with pytest.raises(LocalProtocolError, match="takes no file id for Document"):
+        sent(chat(GROQ), uploaded)
 
 
 @pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k2.6"])
