@@ -293,6 +293,8 @@ def _add_submit(submit: Parser) -> None:
     add("--priority", type=int, metavar="N", help="higher ones are taken first; 0")
     about = "the id of the run, by default a new one; the same id twice is the same run"
     add("--run", dest="run_id", metavar="ID", help=about)
+    about = "no process takes the run before: seconds since the epoch, ISO 8601, or a time from now such as 24h, 30d"
+    add("--at", metavar="TIME", type=_later, help=about)
 
 
 def _add_dash(dash: Parser) -> None:
@@ -427,6 +429,10 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 def _duration(text: str) -> float:
     return _scaled(text, UNITS, _seconds, "an age, such as 30d, 12h, 90m or a number of seconds")
+
+
+def _later(text: str) -> float:
+    return time.time() + _duration(text) if text[-1:] in UNITS else _moment(text)
 
 
 def _moment(text: str) -> float:

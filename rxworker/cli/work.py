@@ -82,7 +82,14 @@ def work(
 
 
 def submit(
-    address: str, text: str, *, kind: str = "", tenant: str = "", priority: int = 0, run_id: str | None = None
+    address: str,
+    text: str,
+    *,
+    kind: str = "",
+    tenant: str = "",
+    priority: int = 0,
+    run_id: str | None = None,
+    at: float | None = None,
 ) -> int:
     """Store a run for ``rxworker work``, and print its id.
 
@@ -95,7 +102,7 @@ def submit(
 
     async def main() -> None:
         async with open_log(address) as log:
-            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id))
+            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id, at=at))
 
     run_async(main())
     return 0

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 
@@ -43,6 +43,7 @@ from rxworker.log.values import (
     CARRIED,
     DECIDE,
     ENDED,
+    LATER,
     OPEN,
     Claim,
     Command,
@@ -166,7 +167,8 @@ class EventLog(Store):
         if not create:
             if self.heartbeat.renews(run_id):
                 raise LeaseHeldError(run_id, self.owner, time.time() + self.lease)
-            await self.info(run_id)  # raises where the row, which is written again, cannot be decoded
+            # It raises where the row, which is written again, cannot be decoded.
+            await self._take_back([await self.info(run_id)])
         self._loop = asyncio.get_running_loop()
         encoded = self._encoding.encode(row or RunRow(), run_id) if create else None
         claim = await self._claim(run_id, encoded, frozenset(statuses))
@@ -310,6 +312,7 @@ class EventLog(Store):
         """
         self._check_open()
         self._loop = asyncio.get_running_loop()
+        await self._take_back(infos)
         runs = [one.run_id for one in infos if not self.heartbeat.renews(one.run_id)]
         claim = await self._claim_any(runs, frozenset(OPEN)) if runs else None
         if claim is not None:
@@ -329,13 +332,23 @@ class EventLog(Store):
             with suppress(RxWorkerError):  # each looks by itself, later
                 await self._call(kind, to_all)
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, *, until: float = 0.0) -> None:
         """Give a claim back, so that another process may claim the run at once.
 
         A claim that is lost already is ignored.
+
+        Args:
+            claim: The claim.
+            until: When the run is due, if it is queued for later; see `RunRow.due`.
         """
-        await self._release(claim)
+        await (self._postpone(claim, until) if until > self._wall() else self._release(claim))
         self.followers.wake(claim.run_id)
+
+    async def _take_back(self, infos: Iterable[RunInfo | None]) -> None:
+        """Free queued runs that are kept from older processes until they are due."""
+        for info in infos:
+            if info is not None and info.status == "queued" and info.row.due and not info.owner:
+                await self._release(Claim(info.run_id, info.epoch, info.last_seq, LATER))
 
     def renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend claims. Blocks; called from a thread of its own.

@@ -58,7 +58,7 @@ from rxworker.log.postgres_connection import (
 )
 from rxworker.log.search import KINDS, indexed_texts, storable
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
-from rxworker.log.values import LISTED, Claim, StoredStatus
+from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -286,6 +286,10 @@ class PostgresLog(EventLog):
 
     async def _release(self, claim: Claim) -> None:
         await self._writes.put(_Job(sql.RELEASE, (claim.run_id, claim.epoch), _nothing))
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        values = (LATER, until - time.time(), claim.run_id, claim.epoch)
+        await self._writes.put(_Job(sql.POSTPONE, values, _nothing))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         held = sorted((claim.run_id, claim.epoch) for claim in claims)

@@ -161,8 +161,11 @@ class RunSource:
                 await asyncio.sleep(0)
 
     def _next_look(self) -> float | None:
-        look = time.time() + min(LOOK, self.log.lease / 3) if self.log.calls else None
-        times = (look, self.pending.next_deferral, self._cursor.next_due)
+        now, next_deferral = time.time(), self.pending.next_deferral
+        look = now + min(LOOK, self.log.lease / 3) if self.log.calls else None
+        if next_deferral is not None:
+            next_deferral = min(next_deferral, now + self.log.lease)  # the clock may be set
+        times = (look, next_deferral, self._cursor.next_due)
         return min((each for each in times if each is not None), default=None)
 
     async def claim(self, info: RunInfo) -> tuple[RunInfo, Claim] | None:
@@ -400,6 +403,10 @@ class PendingRuns:
             return
         self._dropped.pop(run, None)
         self._infos[run] = info
+        if before is not None and before.row.due != info.row.due:
+            self._deferred.pop(run, None)
+        if info.status == "queued" and info.row.due > now:
+            self.defer(run, info.row.due)
         if self._deferred.get(run, 0.0) > now:
             return
         was_deferred = self._deferred.pop(run, None) is not None

@@ -40,7 +40,7 @@ from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import SearchIndex, forget, has_full_text
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
-from rxworker.log.values import LISTED, Claim, StoredStatus
+from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
 T = TypeVar("T")
@@ -269,12 +269,14 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=append.durable)
 
     async def _release(self, claim: Claim) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(
-                f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?", (claim.run_id, claim.epoch)
-            )
+        await self._give(claim, "", 0.0)
 
-        await self._to_writer(work)
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        await self._give(claim, LATER, until - self._set_by())
+
+    async def _give(self, claim: Claim, owner: str, lease: float) -> None:
+        query = f"UPDATE runs SET owner=?, lease=?, {_REVISE} WHERE run=? AND epoch=?"
+        await self._to_writer(lambda db: db.execute(query, (owner, lease, claim.run_id, claim.epoch)))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LeaseHeldError, LogError, RunStatusError, describe
 from rxworker.log.format import Entry
-from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus, read_command
+from rxworker.log.values import LATER, Claim, Command, RunInfo, RunRow, StoredStatus, read_command
 from rxworker.messages.lenient_json import encode_lenient
 
 ALL_RUNS = ""
@@ -279,6 +279,8 @@ class Encoding:
                     raise
                 why = str(error)
                 row = RunRow(status, reason=why)
+        if stored.owner == LATER:
+            stored = stored._replace(owner="", lease_until=0.0)
         return RunInfo(run, row, *stored[3:], why)
 
     def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
@@ -500,6 +502,15 @@ class Store(ABC):
     @abstractmethod
     async def _release(self, claim: Claim) -> None:
         """Give a claim back, if the epoch of the run is still that of it."""
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        """Give the claim of a queued run back that is due at a time.
+
+        A store that processes of a version before `RunRow.due` may have open gives it to `LATER`, with a lease until
+        then, since they do not read that field.
+        """
+        del until
+        await self._release(claim)
 
     @abstractmethod
     def _renew(self, claims: Sequence[Claim]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
 from rxworker.messages.message import Input, read_input, to_messages
-from rxworker.messages.settings import check_type
+from rxworker.messages.settings import check_number, check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.models import cost_of
 from rxworker.state import RunState
@@ -50,6 +51,42 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     {'tenant': 'acme'}
     """
     return {name: text for name, text in labels.items() if name not in UNRECORDED}
+
+
+LATER = "later"
+"""The owner of a queued run until its moment, in a store that has older processes to keep away from it.
+
+They see a lease that ends at that moment. Readers of this version see no owner.
+"""
+
+
+def moment_of(name: str, given: datetime | float, since: float = 0.0) -> float:
+    """A moment in seconds since the epoch.
+
+    Args:
+        name: What it is, for the error.
+        given: A time with a zone, or a number of seconds.
+        since: From when the seconds count, in seconds since the epoch.
+
+    Raises:
+        ConfigurationError: It is neither, or a time without a zone.
+
+    >>> moment_of("at", 5.0, since=100.0)
+    105.0
+    """
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            text = (
+                f"{name}={given!r}: a time needs a zone, such as datetime(2027, 1, 4, 9, tzinfo=ZoneInfo('Asia/Tokyo'))"
+            )
+            raise ConfigurationError(text)
+        return given.timestamp()
+    check_number(name, given)
+    try:
+        datetime.fromtimestamp(since + given, UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise ConfigurationError(f"{name}={given!r}: this is after the year 9999; it is in seconds") from error
+    return since + given
 
 
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned", "ignored"]
@@ -99,6 +136,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         end: The number of the record with which it ended, if annotations follow it; otherwise 0.
         began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
+        due: The moment before which no process takes a queued run; 0: any process may take it.
     """
 
     status: StoredStatus = "running"
@@ -132,6 +170,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     end: int = 0
     began: float = 0.0
     ended: float = 0.0
+    due: float = 0.0
 
 
 def with_figures(row: RunRow, state: RunState) -> RunRow:

@@ -444,9 +444,10 @@ class RunWriter:
         """Release a claim. Returns what this has raised: there is nothing to do about it, since its lease ends."""
 
         async def release() -> None:
-            await self.log.release(claim)
-            if self._stored_row.status in OPEN:  # another process continues it
-                await self.log.call_worker(self._stored_row.worker)
+            row = self._stored_row
+            await self.log.release(claim, until=row.due if row.status == "queued" else 0.0)
+            if row.status in OPEN:  # another process continues it
+                await self.log.call_worker(row.worker)
 
         try:
             await self._insist(release, lambda _: None)

@@ -304,10 +304,11 @@ def row_of(state: RunState, row: RunRow) -> RunRow:
     status = state.status
     if status in ("new", "running"):
         status = row.status if not state.turns and row.status == "queued" else "running"
+    reason = state.reason if state.pause is None else state.pause.reason
     return replace(
         with_figures(row, state),
         status=status,
-        reason=state.reason if state.pause is None else state.pause.reason,
+        reason=row.reason if status == "queued" else reason,  # when it is due
         cause=state.cause,
     )
 

@@ -293,7 +293,7 @@ async def recovered(
         raise
     is_first = info.status == "queued" or is_forked(stored)  # no process has ended
     recoveries = info.row.recoveries + (not is_first)
-    row = replace(info.row, status="running", reason="", recoveries=recoveries)
+    row = replace(info.row, status="running", reason="", recoveries=recoveries, due=0.0)
     scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
     scope.error = after.error
     return Beginning(

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
-from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
+from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, moment_of, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
@@ -73,6 +74,7 @@ async def submit(
     run_id: str | None = None,
     output: type[object] | None = None,
     map_input: Callable[[Message], Message] | None = None,
+    at: datetime | float | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
 
@@ -94,12 +96,14 @@ async def submit(
             the same conversation, type, kind and tenant, nothing is stored, whatever has become of it.
         output: The type of the answer. Its schema is stored with the run.
         map_input: As for `Worker`: what it leaves is stored. The worker that takes the run does not change its input.
+        at: The moment before which no process takes the run: a time with a zone, or seconds since the epoch. Until then
+            it is listed with it, and can be cancelled. The clock of the process that takes it decides.
 
     Returns:
         The id of the run. It is stored; a `Replica` watches and steers it.
 
     Raises:
-        ConfigurationError: The input or the id is invalid.
+        ConfigurationError: The input, the id or the moment is invalid.
         LogError: The log cannot be written, or it has another run under this id, or has had one that was deleted.
 
     Example:
@@ -122,13 +126,20 @@ async def submit(
         tracing=tracing,
         map_input=map_input,
     )
-    return await QueuedSession(worker).submit(input, "" if run_id is None else _expect_id(run_id), output)
+    session = QueuedSession(worker)
+    session.due = 0.0 if at is None else moment_of("at", at)
+    return await session.submit(input, "" if run_id is None else _expect_id(run_id), output)
 
 
 class QueuedSession(Session):
-    """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`."""
+    """A session whose runs are queued: it stores their beginning. Made by a `QueuedWorker`.
+
+    Attributes:
+        due: The moment before which no process takes the runs; see `RunRow`.
+    """
 
     _performs = False  # the process that takes the run does
+    due = 0.0
 
     async def submit(
         self,
@@ -209,7 +220,8 @@ class QueuedSession(Session):
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
-        return replace(row, status="queued", priority=self.worker.priority)
+        reason = f"it is due at {datetime.fromtimestamp(self.due, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.due else ""
+        return replace(row, status="queued", priority=self.worker.priority, due=self.due, reason=reason)
 
     def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
         self._expect_log("run")

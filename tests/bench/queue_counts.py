@@ -13,6 +13,7 @@ import asyncio
 import functools
 import inspect
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -59,8 +60,11 @@ def _counting(call: Callable[..., Any], counts: Counter[str], name: str) -> Call
     return counting
 
 
-async def count(address: str, processes: int, runs: int, together: int = 0) -> list[Cost]:
-    """Submit runs to processes that wait, one after the other, and then so many all at once."""
+async def count(address: str, processes: int, runs: int, together: int = 0, seconds: float = 0.0) -> list[Cost]:
+    """Submit runs to processes that wait, one after the other, and then so many all at once.
+
+    Each is due so many seconds later.
+    """
     counts: Counter[str] = Counter()
     # Who looks by itself is counted by the second, not by the run.
     by_itself = (mock.patch.object(recover, "LOOK", LEASE), mock.patch.object(sqlite, "SELDOM", 10**9))
@@ -77,7 +81,7 @@ async def count(address: str, processes: int, runs: int, together: int = 0) -> l
             for some, at_once in [(runs, 1), (together, together)] if together else [(runs, 1)]:
                 counts.clear()
                 for _ in range(some // at_once):
-                    await asyncio.gather(*(_one(desk, f"run {n}") for n in range(at_once)))
+                    await asyncio.gather(*(_one(desk, f"run {n}", seconds) for n in range(at_once)))
                 await _quiet(counts)
                 woken = counts["_await_call"]  # each that was woken waits again
                 costs.append(Cost(counts.total() / some, woken / some))
@@ -87,8 +91,9 @@ async def count(address: str, processes: int, runs: int, together: int = 0) -> l
             return costs
 
 
-async def _one(desk: EventLog, text: str) -> None:
-    replica = Replica(desk, await submit(desk, text))
+async def _one(desk: EventLog, text: str, seconds: float = 0.0) -> None:
+    at = time.time() + seconds if seconds else None
+    replica = Replica(desk, await submit(desk, text, at=at))
     await replica.ended()
 
 

@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from rxworker.worker import submit, work
 from rxworker.worker.queue import begin, end_cancelled
 from tests.log.conftest import OpenLog
 from tests.log.processes import Waiting, end_of, working
+from tests.log.test_clock_steps import set_clock
 
 Make = Callable[[RunInfo], Worker | None]
 
@@ -60,6 +63,46 @@ async def test_what_is_submitted_later_is_taken_at_once(open_store: OpenLog) -> 
         for title in "ab":
             (replica,) = await end_of(log, await submit(log, title))
             assert text_of(replica) == f"{title} is done."
+
+
+async def test_a_run_for_later_is_taken_once_when_it_is_due_whatever_the_clocks_do(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes that look for it know it from before. The last clock of the two that claims is an hour ahead."""
+    async with open_store() as log:
+        at = time.time() + 3600.0
+        run = await submit(log, "a", at=at)
+        other = await submit(log, "b", at=datetime.fromtimestamp(at + 60.0, UTC))
+        (listed, _) = reversed(await log.list(status="queued"))
+        assert (listed.run_id, listed.row.due, listed.is_cut_off(), listed.owner) == (run, at, True, "")
+        assert "due at 2" in listed.row.reason
+        await submit(log, "a", run_id=run, at=at + 1)  # it is the same run
+        async with RunSource(log) as source, RunSource(log) as second:
+            for each in (source, second):
+                assert await each.take(wait=False) is None
+            for step in (-7200.0, 3000.0):  # it is set back, and not far enough forward
+                set_clock(monkeypatch, step)
+                assert await source.take(wait=False) is None
+                monkeypatch.undo()
+            set_clock(monkeypatch, 3601.0)
+            async with asyncio.timeout(10):
+                taken = [await each.take() for each in (source, second)]
+            assert [one and one.run_id for one in taken] == [run] * 2
+            claims = await asyncio.gather(*[source.claim(one) for one in taken if one is not None])
+            assert [claim is not None for claim in claims].count(True) == 1
+            assert await source.take(wait=False) is None
+        await log.send(other, Command("cancel", {"reason": "not needed"}))
+        await end_cancelled(log, other)
+        ended = await log.existing(other)
+        assert (ended.status, ended.row.cause, ended.row.due) == ("aborted", "cancel", 0.0)
+
+
+@pytest.mark.parametrize("at", [-1.0, float("nan"), float("inf"), 1e12, datetime(2027, 1, 1), "tomorrow"])
+async def test_what_is_not_a_moment_is_refused(at: Any) -> None:
+    async with MemoryLog() as log:
+        with pytest.raises(ConfigurationError, match="at="):
+            await submit(log, "a", at=at)
+        assert await log.list() == []
 
 
 async def test_a_process_takes_its_kinds_alone(open_store: OpenLog) -> None:

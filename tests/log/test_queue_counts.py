@@ -32,6 +32,13 @@ async def test_a_queued_run_wakes_one_process_and_costs_the_same_with_any_number
     assert together.statements < 2 * few.statements, (few, together)
 
 
+@pytest.mark.parametrize("store", SLOW_STORES)
+async def test_a_run_for_later_costs_the_same_with_any_number_of_processes(store: str, new_address: NewAddress) -> None:
+    """One process is called when it is submitted, and that one alone sleeps until it is due."""
+    costs = [await count(new_address(store), processes, 2, seconds=0.3) for processes in (2, 12)]
+    assert all(cost.woken <= 2.0 and cost.statements < 35 for [cost] in costs), costs
+
+
 async def test_a_run_of_another_kind_wakes_only_processes_of_that_kind(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with SQLiteLog(path) as desk, SQLiteLog(path) as clerk, SQLiteLog(path) as cook:

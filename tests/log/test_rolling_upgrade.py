@@ -8,13 +8,17 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from rxworker.events import TurnStart
+from rxworker.worker import submit
 from tests.log.conftest import NewAddress
+from tests.log.processes import stored
 from tests.log.version_at_work import Process
 from tests.whole import SLOW_STORES
 
@@ -85,6 +89,9 @@ async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
         await new.do("stop")
         await old.do("work")
         assert await new.do("ended", await new.do("submit", "new")) == "finished"
+        at = time.time() + 1.5
+        assert await new.do("ended", later := await submit(new.log, "later", at=at)) == "finished"  # by the older one
+        assert next(one.time for one in await stored(new.log, later) if type(one.event) is TurnStart) >= at
         await old.do("stop")
         run = "-"
         for number, process in enumerate([old, new, old, new], 1):

@@ -59,7 +59,7 @@ from rxworker.log.nats.owned import OwnedRuns
 from rxworker.log.nats.session import Renewer, ServerClock, Session, lease_end
 from rxworker.log.nats.streams import create, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import LATER, Claim, StoredStatus
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -332,6 +332,10 @@ class NatsLog(EventLog):
     async def _release(self, claim: Claim) -> None:
         self._watched.pop(claim.run_id, None)
         await (await self._open()).release(claim)
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        self._watched.pop(claim.run_id, None)
+        await (await self._open()).release(claim, LATER, until - time.time())
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         if self._session is None:

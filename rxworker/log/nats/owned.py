@@ -211,22 +211,24 @@ class OwnedRuns(Session):
         number = 0 if last is None else last[1].last
         return refusal(append, (found.owner.epoch, number, "running"))
 
-    async def release(self, claim: Claim) -> None:
-        """As in the base."""
+    async def release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
+        """As in the base; or give the claim to another owner, with a lease of so many seconds from now."""
         held = self._held.get(claim.run_id)
         if held is not None and held.owner.epoch == claim.epoch:
             del self._held[claim.run_id]
         found = await self.ownership(claim.run_id)
         if found is None or found.owner.epoch != claim.epoch or not found.owner.owner:
             return
-        released = replace(found.owner, owner="", lease=0.0, watch="")
+        until = self.clock.now() + seconds
+        released = replace(found.owner, owner=owner, lease=seconds, watch="")
         try:
             await self.own(released, found.seq, uuid.uuid4().hex)
         except SequenceError:
             return  # another process has claimed it
 
         def free(row: Listed) -> Listed | None:
-            return replace(row, owner="", lease=0.0) if row.epoch == claim.epoch else None
+            lease = until - row.claimed if owner else 0.0
+            return replace(row, owner=owner, lease=lease) if row.epoch == claim.epoch else None
 
         await self.put_row(claim.run_id, free)
 
