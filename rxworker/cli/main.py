@@ -371,6 +371,11 @@ def _add_runs(runs: Parser) -> None:
                 add("file", metavar="FILE", help="- is standard input")
             case "send":
                 add("text", metavar="TEXT", help="the message")
+                about = "cut off the response that is being written; before the next request; when the run would end"
+                add("--when", choices=("now", "turn", "end"), help=f"{about}; by default turn")
+                add("--replaces", metavar="ID", help="the id of a message that waits, in place of which this is sent")
+            case "withdraw":
+                add("sent", metavar="ID", help="the id of the message, as send has printed it")
             case "cancel" | "requeue":
                 add("--reason", metavar="TEXT", help="why; it is stored")
             case "annotate":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -20,7 +21,16 @@ from rxworker.events import Annotation, Record
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
 from rxworker.log.time_marks import mark_time
-from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
+from rxworker.log.values import (
+    END_WORDS,
+    Command,
+    StoredStatus,
+    When,
+    resumed_id,
+    send_command,
+    to_sent,
+    withdraw_command,
+)
 from rxworker.messages import Json
 from rxworker.protocols import encode_record
 from rxworker.protocols.native import encode_json
@@ -94,14 +104,21 @@ async def _mark_time(log: EventLog, text: str, at: float | None = None, by: str 
     write_line(f"{datetime.fromtimestamp(mark.time).isoformat(timespec='seconds')} {one_line(text, WIDTH)}")
 
 
-async def _send(log: EventLog, run_id: str, text: str) -> None:
+async def _send(log: EventLog, run_id: str, text: str, when: When = "turn", replaces: str = "") -> None:
     try:
         messages = to_sent(text)
     except ConfigurationError as error:
         raise CommandError(error.message, MISUSED) from error
     info = await log.existing(run_id)
-    await log.send(run_id, send_command(messages))
-    write_line(f"sent to {run_id}, which is {_status(info)}")
+    sent = replaces or uuid.uuid4().hex
+    command = send_command(messages, "" if replaces else sent, None if when == "turn" else when, replaces)
+    await log.send(run_id, command)
+    write_line(f"sent to {run_id}, which is {_status(info)}; its id is {sent}")
+
+
+async def _withdraw(log: EventLog, run_id: str, sent: str) -> None:
+    await log.send(run_id, withdraw_command(sent))
+    write_line(f"{sent} is withdrawn from {run_id}, unless it is in the conversation: show {run_id} has it then")
 
 
 async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
@@ -316,6 +333,7 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "fork": _fork,
     "diff": _diff,
     "send": _send,
+    "withdraw": _withdraw,
     "cancel": _cancel,
     "decide": _decide,
     "requeue": _requeue,

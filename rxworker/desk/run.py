@@ -22,7 +22,7 @@ from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancell
 from rxworker.events import Annotation
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
-from rxworker.log.values import OPEN, Command, RunRow, resumed_id
+from rxworker.log.values import OPEN, Command, RunRow, When, resumed_id
 from rxworker.messages import Message
 from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
@@ -259,8 +259,8 @@ class OpenRun:
         """How many messages wait in a run without a log; otherwise how many commands were sent to it."""
         return len(self._sent) if self.log is None else self.info.sent
 
-    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
-        """Send a message into the run, with an id by which it can be withdrawn.
+    async def send(self, message: Message, id: str = "", when: When = "turn") -> None:  # noqa: A002 - what it is
+        """Send a message into the run, with an id by which it can be changed and withdrawn; ``when`` as in `Run.send`.
 
         Raises:
             LocalProtocolError: The run has ended, or a message with this id waits.
@@ -268,13 +268,28 @@ class OpenRun:
         """
         self._check_running()
         if self.log is not None:
-            await self._followed(self.log).send(message, id=id)
+            await self._followed(self.log).send(message, id=id, when=when)
             return
         if id in self._sent:
             raise LocalProtocolError("a message with this id waits already")
         key = id or uuid.uuid4().hex
-        self._sent[key] = self._its_own.send(message)
+        self._sent[key] = self._its_own.send(message, when)
         self._sent[key].add_done_callback(lambda _: self._sent.pop(key))
+
+    async def edit(self, id: str, message: Message, when: When | None = None) -> None:  # noqa: A002 - what it is
+        """Replace a message that waits. The records of a stored run state if it was too late.
+
+        Raises:
+            LocalProtocolError: The run has ended, or it does not wait.
+            LogError: As for ``send``.
+        """
+        self._check_running()
+        if self.log is not None:
+            await self._followed(self.log).edit(id, message, when=when)
+        elif id in self._sent:
+            await self._its_own.edit(self._sent[id], message, when)
+        else:
+            raise LocalProtocolError(NOT_WAITING)
 
     async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
         """Withdraw a message, in whichever process the run runs. The records of a stored one state if it was too late.

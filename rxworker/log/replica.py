@@ -20,7 +20,7 @@ from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
-from rxworker.log.values import Command, send_command, to_sent, withdraw_command
+from rxworker.log.values import Command, When, send_command, to_sent, withdraw_command
 from rxworker.messages.message import Input
 from rxworker.messages.settings import awaited
 from rxworker.state import RunState, fold_run
@@ -129,23 +129,40 @@ class Replica:
         self._task.cancel()
         self._end(None)  # a task that is cancelled before its first step ends nothing
 
-    async def send(self, *messages: Input, id: str = "") -> str:  # noqa: A002 - what it is
+    async def send(self, *messages: Input, id: str = "", when: When = "turn") -> str:  # noqa: A002 - what it is
         """Send messages to the run. They are stored when this returns.
 
         Args:
             messages: As for ``Run.send``, or several messages.
             id: An id of your own for them, unique in the run.
+            when: As for ``Run.send``.
 
         Returns:
-            Their id, with which ``withdraw`` withdraws them.
+            Their id, with which ``withdraw`` withdraws them, and ``edit`` changes them.
 
         Raises:
-            ConfigurationError: A message is invalid.
+            ConfigurationError: A message is invalid, or ``when`` is none of the three.
             LogError: The run has ended, or the log cannot be written.
         """
         id = id or uuid.uuid4().hex  # noqa: A001 - what it is
-        await self.log.send(self.id, send_command(to_sent(*messages), id))
+        await self.log.send(self.id, send_command(to_sent(*messages), id, None if when == "turn" else when))
         return id
+
+    async def edit(self, id: str, *messages: Input, when: When | None = None) -> None:  # noqa: A002 - what it is
+        """Replace messages that were sent with an id and are not in the conversation yet, at their place in the queue.
+
+        The request is stored when this returns. If it is too late, its `CommandTaken` states so in ``ignored``.
+
+        Args:
+            id: The id of the messages.
+            messages: The messages in place of them.
+            when: When they are delivered, if that changes.
+
+        Raises:
+            ConfigurationError: As for ``send``.
+            LogError: As for ``send``.
+        """
+        await self.log.send(self.id, send_command(to_sent(*messages), "", when, id))
 
     async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
         """Withdraw messages that were sent with an id and are not in the conversation yet.

@@ -91,6 +91,13 @@ def moment_of(name: str, given: datetime | float, since: float = 0.0) -> float:
 
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned", "ignored"]
 
+When: TypeAlias = Literal["now", "turn", "end"]
+"""When a message that is sent to a run is delivered.
+
+``now``: at once; a response that is being written is cut off. ``turn``: before the next request. ``end``: when the run
+would end.
+"""
+
 DECIDE: Literal["decide"] = "decide"
 """The kind and the key of the command that decides about a paused run."""
 DISMISS = "dismiss"
@@ -320,12 +327,15 @@ class SentMessages(Struct, frozen=True, omit_defaults=True):
     Attributes:
         messages: The messages, of the user or the system.
         id: By which the sender recognises it, and can withdraw it.
-        withdraws: The id of an earlier command instead of messages: its messages are not to be delivered.
+        withdraws: The id of an earlier command, whose messages are not to be delivered; with messages, these are
+            delivered at their place.
+        when: When they are delivered; ``None``: ``turn``, or as before where they replace others.
     """
 
     messages: tuple[Message, ...] = ()
     id: str = ""
     withdraws: str = ""
+    when: When | None = None
 
 
 def checked_command(command: Command) -> Command:
@@ -352,25 +362,41 @@ def checked_command(command: Command) -> Command:
     if kind == "cancel" and when not in ("now", "after_turn"):
         text = f"cancel({when!r:.60}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
         raise ConfigurationError(text)
+    if kind == "send" and data.get("when") is not None:
+        checked_when(data["when"])
     try:
         read = msgspec.convert(msgspec.to_builtins(command), Command)
         sent = msgspec.convert(read.data if kind == "send" else {}, SentMessages)
         if not is_storable(read.key or DECIDE):
             raise TypeError(f"the key is {read.key!r:.60}")
-        if sent.messages and sent.withdraws:
-            raise TypeError("it sends messages and withdraws others, which are two commands")
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         text = (
             f"a run cannot take this {kind} command: {error}. A message is Message.user('...'), data is JSON, a key is "
             "a text"
         )
         raise ConfigurationError(text) from error
-    if kind != "send" or sent.withdraws:
+    if kind != "send" or (sent.withdraws and not sent.messages):
         return command
     if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(sent.messages)):
         text = "only messages of the user or the system can be sent to a run: give a text, or Message.user(...)"
         raise ConfigurationError(text)
     return command
+
+
+def checked_when(when: Json) -> None:
+    """Check when a message is to be delivered.
+
+    Raises:
+        ConfigurationError: It is none of the three.
+
+    >>> checked_when("soon")
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: send(when='soon'): when is 'now', 'turn' or 'end'
+    More: rxworker docs cancel-and-pause
+    """
+    if when not in get_args(When):
+        raise ConfigurationError(f"send(when={when!r:.60}): when is 'now', 'turn' or 'end'")
 
 
 def to_sent(*given: Input) -> tuple[Message, ...]:
@@ -401,13 +427,25 @@ def read_command(data: bytes) -> Command:
         return Command("ignored", {"kind": kind, "reason": message_of(error)})
 
 
-def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa: A002 - what it is
+def send_command(
+    messages: Sequence[Message],
+    id: str = "",  # noqa: A002 - what it is
+    when: When | None = None,
+    withdraws: str = "",
+) -> Command:
     """The command that sends messages to a run.
 
-    >>> send_command((Message.user("Hi"),)).kind
-    'send'
+    Args:
+        messages: The messages.
+        id: By which they can be withdrawn.
+        when: When they are delivered; ``None``: ``turn``, or as before where they replace others.
+        withdraws: The id of messages that they replace, which must wait. A process of a release that does not know of
+            it ignores the command.
+
+    >>> send_command((Message.user("Hi"),), when="now").data["when"]
+    'now'
     """
-    return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))
+    return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id, withdraws, when)))
 
 
 def withdraw_command(id: str) -> Command:  # noqa: A002 - what it is

@@ -25,6 +25,7 @@ from rxworker.events import (
     CommandTaken,
     ConversationCompact,
     Event,
+    Fork,
     HandOver,
     HookVerdict,
     MessageAdd,
@@ -156,6 +157,10 @@ async def continue_run(
         return Continuation([], scope)
     begin = turn[0].event
     response = state.response
+    last = next(r.event for r in reversed(turn) if not isinstance(r.event, Fork | RunRecover | HandOver))
+    if response is not None and state.is_closed and isinstance(last, MessageAdd) and last.source == SOURCE:
+        # A message was delivered at the end of the turn, whose end alone is not stored.
+        return Continuation([TurnStop()], TurnScope(variables=stored.variables))
     is_cut = response is not None and (response.status is not ResponseStatus.COMPLETED or has_lost_its_call(response))
     if is_cut or (response is None and not isinstance(begin, RunResume)):
         attempts = [r.event for r in turn if isinstance(r.event, AttemptStart | AttemptRetract)]

@@ -18,8 +18,8 @@ from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.hub import when_idle
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import release_shielded
-from rxworker.log.values import Command, checked_command, to_sent
-from rxworker.messages import Conversation, Json
+from rxworker.log.values import Command, When, checked_command, checked_when, to_sent
+from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.message import Input
 from rxworker.operators import partial_values
 from rxworker.providers import Request
@@ -31,6 +31,7 @@ from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
+from rxworker.turn.journal import NOT_WAITING
 from rxworker.turn.result import Output, Paused, RunResult, T_co
 
 A = TypeVar("A")
@@ -432,32 +433,66 @@ class Run(Generic[T_co]):
         """
         return self._context.scheduler
 
-    def send(self, message: Input) -> asyncio.Future[None]:
+    def send(self, message: Input, when: When = "turn") -> asyncio.Future[None]:
         """Add a message to the conversation at the next safe moment.
-
-        Before the next request, and before the run would finish.
 
         A `MessageAdd` with the source ``send`` records the delivery.
 
         Args:
             message: As for ``Worker.run``.
+            when: ``turn``: before the next request, and before the run would finish. ``now``: a response that is being
+                written is cut off, its content so far is kept, and another request follows; running tools are waited
+                for. ``end``: when the run would finish, and no other message waits.
 
         Returns:
             A future that is done when the message is in the conversation; it need not be awaited. It fails if the run
-            ends before that. Cancelling it withdraws the message.
+            ends before that. Cancelling it withdraws the message, and `edit` changes it.
 
         Raises:
             LocalProtocolError: The run has ended, or it was called outside the run's event loop, for example in another
                 thread.
-            ConfigurationError: The message is invalid.
+            ConfigurationError: The message is invalid, or ``when`` is none of the three.
         """
-        self._check_loop("send")
+        messages = self._sendable("send", message, when)
+        if self._context.commands is not None:
+            return self._context.commands.send(messages, when)
+        return self._context.mailbox.put(messages, when=when)
+
+    def edit(self, sent: asyncio.Future[None], message: Input, when: When | None = None) -> asyncio.Future[None]:
+        """Replace a message that was sent and is not in the conversation yet. It keeps its place in the queue.
+
+        Args:
+            sent: What `send` has returned.
+            message: The message in place of it.
+            when: When it is delivered, if that changes.
+
+        Returns:
+            A future that is done when the message is replaced; it need not be awaited. It fails with a
+            `LocalProtocolError` if it turns out to be too late.
+
+        Raises:
+            LocalProtocolError: The message is in the conversation already, or was withdrawn; otherwise as for `send`.
+            ConfigurationError: As for `send`.
+        """
+        messages = self._sendable("edit", message, when)
+        if sent.done():
+            raise LocalProtocolError(NOT_WAITING)
+        if self._context.commands is not None:
+            return self._context.commands.edit(sent, messages, when)
+        if not self._context.mailbox.edit(sent, messages, when):
+            raise LocalProtocolError(NOT_WAITING)
+        done: asyncio.Future[None] = self._loop.create_future()
+        done.set_result(None)
+        return done
+
+    def _sendable(self, call: str, message: Input, when: When | None) -> tuple[Message, ...]:
+        self._check_loop(call)
+        if call == "send" or when is not None:
+            checked_when(when)
         messages = to_sent(self._context.worker.mapped(to_sent(message)))
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
-        if self._context.commands is not None:
-            return self._context.commands.send(messages)
-        return self._context.mailbox.put(messages)
+        return messages
 
     def cancel(
         self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"

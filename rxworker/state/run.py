@@ -102,6 +102,7 @@ def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
     return ends
 
 
+CUT_OFF = "This call was not run: the response was cut off by a message before its end."
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 MAX_CYCLE = 8
 """How many different rounds a cycle may have."""
@@ -413,7 +414,7 @@ def _put(calls: list[CallState], by_id: dict[str, list[int]], at: int | None, ea
 
 def _message_add(state: RunState, event: MessageAdd) -> RunState:
     if not state.is_closed:
-        state = close(state)
+        state = close(state, CUT_OFF)
     before = conversation = state.conversation
     results: list[ToolResult] = []
     for message in event.messages:

@@ -22,6 +22,7 @@ from rxworker.messages import (
     repair,
 )
 from rxworker.messages.content import ResultContent
+from rxworker.messages.repair import NOT_RUN
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, RunningTool, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
@@ -235,15 +236,20 @@ def received(state: RunState, response: ResponseState) -> RunState:
     return _close(state, response, response.stop_reason)
 
 
-def close(state: RunState) -> RunState:
-    """The response enters the conversation, unless it has."""
+def close(state: RunState, reason: str = NOT_RUN) -> RunState:
+    """The response enters the conversation, unless it has.
+
+    Args:
+        state: The run.
+        reason: Why the calls of a response that was cut were not run, for the model.
+    """
     response = state.response
     if response is None or state.is_closed:
         return state
-    return _close(state, response, state.stop_reason)
+    return _close(state, response, state.stop_reason, reason)
 
 
-def _close(state: RunState, response: ResponseState, stop_reason: StopReason | None) -> RunState:
+def _close(state: RunState, response: ResponseState, stop_reason: StopReason | None, reason: str = NOT_RUN) -> RunState:
     message = None if state.is_closed else message_of(response, state.provider, state.service)
     if message is None:
         return replace(state, response=response, stop_reason=stop_reason, is_closed=True)
@@ -255,9 +261,9 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
         calls = tuple(
             [_known(at, call, known, by_id) if known else CallState(at, call) for at, call in enumerate(made)]
         )
-    elif made:
+    else:
         # Some may have a result already. The others will not run, and get a result that states this.
-        conversation = repair(conversation.add(*_results_of(made, known)))
+        conversation = repair(conversation.add(*_results_of(made, known)), reason)
     return replace(
         state, response=response, stop_reason=stop_reason, conversation=conversation, is_closed=True, calls=calls
     )

@@ -112,6 +112,13 @@ class Emitter(abc.ObserverBase[A]):
             self._error = error
             self.on_completed()
 
+    def interrupt(self) -> None:
+        """End the wait for the stream. What comes before the coroutine wakes up is still emitted."""
+        if self._over is None:
+            self._is_over = True  # the stream emits while it is subscribed to
+        elif not self._over.done():
+            self._over.set_result(None)
+
     def leave(self) -> None:
         """Unsubscribe from the stream, since the subscription was disposed."""
         if self._following is not None:

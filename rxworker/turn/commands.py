@@ -10,10 +10,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.errors import (
     CommandConflictError,
     InputRefusedError,
+    LocalProtocolError,
     LogError,
     RunStatusError,
     as_exception,
@@ -23,7 +25,7 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken
 from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.format import record_of
-from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command, withdraw_command
+from rxworker.log.values import CARRIED, Command, SentMessages, When, carried_over, send_command, withdraw_command
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
@@ -99,7 +101,7 @@ class CommandReader:
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued: dict[str, asyncio.Future[None]] = {}
         self._withdrawing: set[asyncio.Task[None]] = set()
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing: dict[str, asyncio.Task[None]] = {}
 
     async def carry_over(self, paused: str) -> None:
         """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it.
@@ -143,7 +145,7 @@ class CommandReader:
             LogError: The log cannot be read.
         """
         if self._storing:
-            await asyncio.wait(self._storing)
+            await asyncio.wait(self._storing.values())
         for command in await self._log.sent(self._run):
             self._apply(command)
 
@@ -154,20 +156,47 @@ class CommandReader:
         for delivered in self._sending.values():
             not_delivered(delivered)
 
-    def send(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
+    def send(self, messages: tuple[Message, ...], when: When = "turn") -> asyncio.Future[None]:
         """Send messages through the log, so that they survive this process.
 
         Returns:
             A future that is done when they are in the conversation.
         """
         token = uuid.uuid4().hex
-        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sending[token] = delivered
-        storing = self._begin(self._store(messages, token, delivered))
-        self._storing.add(storing)
-        storing.add_done_callback(self._storing.discard)
+        delivered, storing = self._begin_storing(messages, token, None if when == "turn" else when)
         delivered.add_done_callback(partial(self._settled, token, storing))
         return delivered
+
+    def edit(
+        self, sent: asyncio.Future[None], messages: tuple[Message, ...], when: When | None
+    ) -> asyncio.Future[None]:
+        """Replace messages that wait, through the log.
+
+        Args:
+            sent: The future of their delivery.
+            messages: The messages in place of them.
+            when: When they are delivered, if that changes.
+
+        Returns:
+            A future that is done when they are replaced; it fails if they are in the conversation.
+
+        Raises:
+            LocalProtocolError: They do not wait.
+        """
+        for token, each in (*self._sending.items(), *self._queued.items()):
+            if each is sent:
+                return self._begin_storing(messages, uuid.uuid4().hex, when, token)[0]
+        raise LocalProtocolError(NOT_WAITING)
+
+    def _begin_storing(
+        self, messages: tuple[Message, ...], token: str, when: When | None, withdraws: str = ""
+    ) -> tuple[asyncio.Future[None], asyncio.Task[None]]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sending[token] = done
+        storing = self._begin(self._store(send_command(messages, token, when, withdraws), token, done))
+        self._storing[token] = storing
+        storing.add_done_callback(lambda _: self._storing.pop(token))
+        return done, storing
 
     def _settled(self, token: str, storing: asyncio.Task[None], delivered: asyncio.Future[None]) -> None:
         if delivered.cancelled():
@@ -197,17 +226,21 @@ class CommandReader:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _store(self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]) -> None:
+    async def _store(self, command: Command, token: str, delivered: asyncio.Future[None]) -> None:
+        replaced = self._storing.get(str(command.data.get("withdraws")))  # is stored before this
+
         def failed(error: Exception) -> None:
             self._sending.pop(token, None)
             not_delivered(delivered, error)
 
         with _reported(failed):  # `stop` fails what is not delivered when this is cancelled
             await self._barrier()
+            if replaced is not None:
+                await asyncio.wait([replaced])
             if delivered.cancelled():
                 self._sending.pop(token, None)
                 return
-            await self._log.send(self._run, send_command(messages, token))
+            await self._log.send(self._run, command)
 
     async def _read(self) -> None:
         def failed(error: Exception) -> None:
@@ -227,7 +260,7 @@ class CommandReader:
         match command.kind:
             case "send":
                 sent = msgspec.convert(command.data, SentMessages)
-                if sent.withdraws:
+                if sent.withdraws and not sent.messages:
                     self._withdraw(command.number, sent.withdraws)
                     return
                 delivered = self._sending.pop(sent.id, None)
@@ -237,7 +270,10 @@ class CommandReader:
                     self._ignore(command, "send", error.message)
                     return
                 taken = CommandTaken(command.number, "send")
-                queued = self._queued[sent.id] = self._mailbox.put(messages, taken, delivered)
+                if sent.withdraws:
+                    self._edit(replace(sent, messages=messages), taken, delivered)
+                    return
+                queued = self._queued[sent.id] = self._mailbox.put(messages, taken, delivered, sent.when or "turn")
                 queued.add_done_callback(partial(self._leave_queue, sent.id))
             case "pause":
                 self._pause_request.request(text, command.number)
@@ -257,6 +293,16 @@ class CommandReader:
         if queued is None or not (queued.cancelled() or queued.cancel()):
             why = NOT_WAITING
         self._mailbox.put((), CommandTaken(number, "send", why))
+
+    def _edit(self, sent: SentMessages, taken: CommandTaken, done: asyncio.Future[None] | None) -> None:
+        """Replace messages that wait; ``done`` is of the caller in this process."""
+        is_edited = self._mailbox.edit(self._queued.get(sent.withdraws), sent.messages, sent.when, taken)
+        if not is_edited:
+            self._mailbox.put((), replace(taken, ignored=NOT_WAITING))
+        if done is not None and is_edited and not done.done():
+            done.set_result(None)
+        elif done is not None:
+            not_delivered(done, LocalProtocolError(NOT_WAITING))
 
     def _ignore(self, command: Command, kind: str, why: str) -> None:
         logger.warning(

@@ -383,6 +383,7 @@ class TurnScope(Struct, eq=False):
         error: Why a recovered run ends at once, if it does.
         taken_up: The response that a recovered turn continues, if there is one.
         failed: Why the last attempt failed, until another one has begun.
+        is_cut: Whether a message that was sent ``now`` has cut off the response, or its request.
         noted: With an operator around the stage: the events of tools that `call_tools` has emitted and that are not
             recorded, by their kinds and places.
     """
@@ -400,6 +401,7 @@ class TurnScope(Struct, eq=False):
     error: Exception | None = None
     taken_up: OpenResponse | None = None
     failed: str = ""
+    is_cut: bool = False
     noted: dict[tuple[type[Event], int], list[Event]] | None = None
 
     @property

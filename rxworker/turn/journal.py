@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 from weakref import ref
 
 from msgspec import Struct
@@ -30,6 +30,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.pause import BY_CALLER
 from rxworker.hub import Hub
+from rxworker.log.values import When
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
@@ -147,7 +148,7 @@ class Journal:
             await self.writer.barrier()
 
     def _check(self, record: Record, grammar: RecordGrammar) -> None:
-        if self.hub.ended:
+        if self.hub.ended or (self.writer is not None and self.writer.error is not None):
             return  # it is dropped
         found = grammar.feed(record)
         if found:
@@ -221,24 +222,55 @@ WITHDRAWN = "the message was withdrawn"
 NOT_WAITING = "no message with this id waits: it is in the conversation already, or was not sent"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
-Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None], CommandTaken | None]]
+
+class Queued(Struct, eq=False):
+    """Messages that wait for their delivery.
+
+    Attributes:
+        messages: The messages. A command without an effect has none.
+        delivered: A future that is done on delivery.
+        taken: The records that their commands are taken, the last one first; none without a log.
+        when: When they are delivered.
+    """
+
+    messages: tuple[Message, ...]
+    delivered: asyncio.Future[None]
+    taken: tuple[CommandTaken, ...] = ()
+    when: When = "turn"
+
+    def deliver(self, emit: Callable[[Event], None]) -> bool:
+        """Add the messages to the conversation, unless they were withdrawn; whether they were added."""
+        is_withdrawn = self.delivered.cancelled()
+        for each in self.taken:
+            emit(replace(each, ignored=WITHDRAWN) if is_withdrawn else each)
+        is_added = bool(self.messages) and not is_withdrawn
+        if is_added:
+            emit(MessageAdd(self.messages, SOURCE))
+        if not self.delivered.done():
+            self.delivered.set_result(None)
+        return is_added
 
 
 class Mailbox(Struct, eq=False):
     """Messages that were sent to a run and are not delivered yet.
 
     Attributes:
-        waiting: The messages in order, each with a future that is done on delivery, and the record that their command
-            is taken; ``None`` without a log. A command without an effect has no messages.
+        waiting: The messages in order.
+        interrupt: Ends the wait for a response, which a message that is sent ``now`` cuts off; ``None`` while there is
+            none.
+        is_interrupted: Whether that wait was ended, though the message may be withdrawn since.
     """
 
-    waiting: Undelivered = []
+    waiting: list[Queued] = []
+    interrupt: Callable[[], None] | None = None
+    is_interrupted: bool = False
 
     def put(
         self,
         messages: tuple[Message, ...],
         taken: CommandTaken | None = None,
         delivered: asyncio.Future[None] | None = None,
+        when: When = "turn",
     ) -> asyncio.Future[None]:
         """Add messages. The future is done when they are in the conversation.
 
@@ -246,36 +278,81 @@ class Mailbox(Struct, eq=False):
             messages: The messages.
             taken: The record that the command is taken which sent them.
             delivered: The future, if there is one already.
+            when: When they are delivered.
         """
         if delivered is None:
             delivered = asyncio.get_running_loop().create_future()
-        self.waiting.append((messages, delivered, taken))
+        self.waiting.append(Queued(messages, delivered, () if taken is None else (taken,), when))
+        if when == "now":
+            self.cut()
         return delivered
 
-    def deliver(self, emit: Callable[[Event], None]) -> bool:
+    def edit(
+        self,
+        sent: asyncio.Future[None] | None,
+        messages: tuple[Message, ...],
+        when: When | None = None,
+        taken: CommandTaken | None = None,
+    ) -> bool:
+        """Replace messages that wait, at their place in the queue.
+
+        Args:
+            sent: The future of their delivery.
+            messages: The messages in place of them.
+            when: When they are delivered, if that changes.
+            taken: The record that the command is taken which does so.
+
+        Returns:
+            Whether they still waited.
+        """
+        for each in self.waiting:
+            if each.delivered is sent and not each.delivered.done():
+                each.messages, each.when = messages, when or each.when
+                if taken is not None:
+                    each.taken = (taken, *each.taken)
+                if each.when == "now":
+                    self.cut()
+                return True
+        return False
+
+    def cut(self) -> None:
+        """End the wait for the response that is being written."""
+        if self.interrupt is not None:
+            self.is_interrupted = True
+            self.interrupt()
+
+    def is_urgent(self) -> bool:
+        """Whether a message waits that is sent ``now``."""
+        return any(each.when == "now" and not each.delivered.cancelled() for each in self.waiting)
+
+    def deliver(self, emit: Callable[[Event], None], *, at_end: bool = False) -> bool:
         """Add the waiting messages to the conversation, in order, but those whose futures were cancelled.
+
+        Args:
+            emit: Emits the events.
+            at_end: Whether the run would end: then those for its end are added, if there are no others.
 
         Returns:
             Whether there were any.
         """
         waiting, self.waiting = self.waiting, []
         are_added = False
-        for messages, delivered, taken in waiting:
-            is_withdrawn = delivered.cancelled()
-            if taken is not None:
-                emit(replace(taken, ignored=WITHDRAWN) if is_withdrawn else taken)
-            if messages and not is_withdrawn:
-                emit(MessageAdd(messages, SOURCE))
-                are_added = True
-            if not delivered.done():
-                delivered.set_result(None)
+        for each in waiting:
+            if each.when == "end" and not each.delivered.cancelled():
+                self.waiting.append(each)
+            else:
+                are_added = each.deliver(emit) or are_added
+        if at_end and not are_added:
+            waiting, self.waiting = self.waiting, []
+            for each in waiting:
+                are_added = each.deliver(emit) or are_added
         return are_added
 
     def close(self) -> None:
         """Fail the waiting messages, since the run has ended."""
         waiting, self.waiting = self.waiting, []
-        for _, delivered, _ in waiting:
-            not_delivered(delivered)
+        for each in waiting:
+            not_delivered(each.delivered)
 
 
 def not_delivered(delivered: asyncio.Future[None], error: Exception | None = None) -> None:

@@ -37,7 +37,7 @@ from rxworker.log.writer import RunWriter
 from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
 from rxworker.state.response import ResponseState, message_of
-from rxworker.state.run import response_ends
+from rxworker.state.run import call_ends, response_ends
 from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount, attempt_start
@@ -74,8 +74,9 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     goes_on = taken is not None and bool(taken.stored)
     started, account = attempt_start(context, model), ACCOUNT.get()
     is_own = not (isinstance(account, RunAccount) and account.of == "stage")
-    pressure, attempts = RunPressure(context), 0
-    while True:
+    pressure, attempts, mailbox = RunPressure(context), 0, context.mailbox
+    mailbox.interrupt = emitter.interrupt
+    while taken is not None or not (mailbox.waiting and _is_cut(context, scope, emitter.emit)):
         attempts += 1
         response = _response(context, scope, model.stream(request))
         if taken is not None and goes_on:
@@ -93,9 +94,12 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             begun = history.last_seq
             if begun == before:
                 raise ConfigurationError(_HELD_BACK)
+        if mailbox.waiting and mailbox.is_urgent():
+            asyncio.get_running_loop().call_soon(mailbox.cut)  # so that the service ends what goes on there
         try:
             await emitter.listen(response, context.scheduler, of_request)
-            expect_end(context)
+            if not (mailbox.waiting and _is_cut(context, scope, emitter.emit)):
+                expect_end(context)
             return
         except BaseException as error:
             discard_early(context, scope)
@@ -114,11 +118,33 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
                 scope.failed = reason_of(error)
                 raise
             retract(context, scope, reason_of(error), emitter.emit, wait)
-        pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
-        await emitter.listen(pause.pipe(ops.ignore_elements()))
+        if not (mailbox.waiting and mailbox.is_urgent()):
+            pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
+            await emitter.listen(pause.pipe(ops.ignore_elements()))
         if taken is not None:
             scope.taken_up = None  # the turn prepares another request
             return
+
+
+def _is_cut(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
+    """Cut the response off if a message is to be read ``now``: a response that has ended is used as it is.
+
+    Its content so far stays. Its calls do not run; the results of those that have run early stay, too.
+    """
+    state, mailbox = context.journal.state, context.mailbox
+    response = state.response
+    is_wanted, mailbox.is_interrupted = mailbox.is_interrupted or mailbox.is_urgent(), False
+    if not is_wanted or (response is not None and (response.is_over or response.error is not None)):
+        return False
+    discard_early(context, scope)
+    scope.early, scope.is_cut = None, True
+    for event in response_ends(state, CUT_BY_MESSAGE):
+        emit(event)
+    if response is not None and response.status is None:
+        emit(Status(ResponseStatus.CANCELLED))  # what it took is not known
+    for event in call_ends(context.journal.state, "cut"):
+        emit(event)
+    return True
 
 
 def _response(context: RunContext, scope: TurnScope, response: Observable[Event]) -> Observable[Event]:
@@ -223,6 +249,7 @@ def _may_repeat(context: RunContext, begun: int) -> bool:
 
 
 MALFORMED = StopKind.MALFORMED
+CUT_BY_MESSAGE = "a message was sent into the run"
 _LOST = (
     "the model lost its call: its response ended ({}) without one; run again, or take simpler tools or another model"
 )

@@ -67,7 +67,8 @@ from rxworker.turn.context import (
     let_watchers_act,
     next_request,
 )
-from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond
+from rxworker.turn.journal import WITHDRAWN
+from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond, retract
 from rxworker.turn.result import Output
 
 # Constants, since a member of an enumeration is slow to look up.
@@ -98,6 +99,7 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
         try:
             if taken is not None:  # no request is sent, unless the response is gone
                 await emitter.follow(stages[1](one), context.scheduler)
+                context.mailbox.interrupt = None
                 left = stages[2:] if scope.taken_up is taken else stages
             for stage in left:
                 # The request of the usual stage alone is recorded as it is.
@@ -106,6 +108,7 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
                     await _counted(context, emitter, stage, one)
                 else:
                     await emitter.follow(stage(one), context.scheduler)
+                context.mailbox.interrupt = None
                 # The usual ones before the calls end no run, and each look at the state folds the records that are new.
                 if stage is not prepare and stage is not respond and journal.state.status != "running":
                     return
@@ -218,6 +221,8 @@ def _expect_whole(context: RunContext, scope: TurnScope, name: StageName, marks:
         ConfigurationError: The turn has not started or stopped, or the start or the end of a call is not recorded.
     """
     if name == "respond":
+        if scope.is_cut:
+            return
         expect_end(context, "the stage respond, or an operator around it,")
         return
     needed = {"prepare": TurnStart, "decide": TurnStop}.get(name)
@@ -370,6 +375,11 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if is_over:
             emit(RunStop())
         return
+    if scope.is_cut:
+        if not context.mailbox.deliver(emit) and journal.state.response is not None:
+            retract(context, scope, WITHDRAWN, emit)  # nothing follows what was cut
+        emit(TurnStop())
+        return
     # The calls that a stage has left without a result are answered at the end of the turn, and the model reads that.
     state = journal.state
     if scope.called or state.calls or _has_results(state, scope):
@@ -426,7 +436,7 @@ async def _delivers(context: RunContext, emit: Emit) -> bool:
     """Deliver the messages that were sent until now; whether there were any."""
     if context.commands is not None:
         await context.commands.read_now()
-    return bool(context.mailbox.waiting) and context.mailbox.deliver(emit)
+    return bool(context.mailbox.waiting) and context.mailbox.deliver(emit, at_end=True)
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:

@@ -153,6 +153,19 @@ def test_a_message_is_sent_to_a_run_that_reads_it(status: str, rxworker: Rxworke
     assert "user: And be brief." in rxworker("show", run)
 
 
+def test_a_message_that_waits_is_replaced_and_withdrawn(rxworker: Rxworker, path: Path) -> None:
+    (run,) = stored(path, "queued")
+    first, second = (rxworker("send", run, text).strip().rpartition(" ")[2] for text in ("one", "two"))
+    assert rxworker("send", run, "ONE", "--replaces", first, "--when", "end").strip().endswith(first)
+    rxworker("withdraw", run, second)
+    rxworker("send", run, "three", "--when", "soon", code=2)
+    worked(path, run)
+    shown = rxworker("show", run)
+    assert "user: ONE" in shown
+    assert "user: one" not in shown
+    assert "user: two" not in shown
+
+
 def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(rxworker: Rxworker, path: Path) -> None:
     async def resume(run_id: str) -> None:
         async with SQLiteLog(path) as log:
@@ -248,8 +261,8 @@ def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     assert "such as 5G" in rxworker("prune", "--max-bytes=1Z", code=2)
 
 
-@pytest.mark.parametrize("action", ["send", "cancel", "decide", "requeue", "annotate"])
+@pytest.mark.parametrize("action", ["send", "withdraw", "cancel", "decide", "requeue", "annotate"])
 def test_a_run_that_is_not_there_is_named(action: str, rxworker: Rxworker, path: Path) -> None:
     stored(path, "finished")
-    more = {"send": ["Hi"], "decide": ["--deny", "x"], "annotate": ["rating", "1"]}.get(action, [])
+    more = {"send": ["Hi"], "withdraw": ["a"], "decide": ["--deny", "x"], "annotate": ["rating", "1"]}.get(action, [])
     assert "no run 'run-9'" in rxworker(action, "run-9", *more, code=1)

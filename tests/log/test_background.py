@@ -20,9 +20,11 @@ from rxworker.errors import RunCancelledError, RunHandedOverError
 from rxworker.events import AttemptRetract, AttemptStart, HandOver, Record, RunRecover, Status, TextDelta, ToolStart
 from rxworker.log import MemoryLog
 from rxworker.log.format import Entry
-from rxworker.log.values import Command
+from rxworker.log.values import Command, send_command
+from rxworker.messages import Message
 from rxworker.operators import coalesce
 from rxworker.providers import GeminiInteractions, OpenAIResponses
+from rxworker.state import fold_run
 from rxworker.testing import ReplayServer, ScriptedModel, ServedResponse, call, lint, say, think
 from rxworker.testing.server import Received
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
@@ -306,6 +308,32 @@ async def test_a_continued_response_is_cancelled_with_its_run() -> None:
         await server.wait_requests(2)
     assert (service.posts, service.cancelled) == (0, ["resp%2F1"])
     assert lint(await stored(log, run)) == []
+
+
+@pytest.mark.parametrize("is_between", [False, True])
+async def test_a_response_that_a_message_cuts_off_is_cancelled(is_between: bool) -> None:
+    """Also where the message was sent between two processes."""
+    service = Service(None if is_between else len(CALL) - 4)
+    async with ReplayServer(service) as server:
+        if is_between:
+            run, entries = await whole()
+            log = await cut(run, entries[: [entry.kind for entry in entries].index("text_delta") + 1])
+            await log.send(run, send_command([Message.user("n")], when="now"))
+            cut_off = worker_of(log, server.base_url, tools=[look]).recover(run)
+        else:
+            log = MemoryLog()
+            cut_off = worker_of(log, server.base_url, tools=[look]).run("Begin.")
+            await begun(cut_off)
+            cut_off.send("n", "now")
+        service.first = ANSWER
+        result = await cut_off
+        await server.wait_requests(2 if is_between else 3)
+    assert (result.text, service.posts, service.cancelled) == ("".join(TEXT), 2 - is_between, ["resp%2F1"])
+    records = await stored(log, cut_off.id)
+    assert lint(records) == []
+    texts = [m.text for m in fold_run(records).conversation.messages]
+    assert texts[-3:] == ["Let" if is_between else "Let me", "n", "".join(TEXT)]
+    assert AttemptRetract not in kinds(records)
 
 
 async def test_a_pause_and_a_message_wait_for_the_end_of_a_continued_response() -> None:

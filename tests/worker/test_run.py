@@ -251,6 +251,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "cancel",
         "cancel_when_unobserved",
         "done",
+        "edit",
         "entries",
         "events",
         "exception",

@@ -23,6 +23,7 @@ from textual.widgets import Footer, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
+from rxworker.log.values import When
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
 from rxworker.ui.clean import clean, one_line
@@ -273,9 +274,11 @@ class Composer(TextArea):
 
         Attributes:
             text: The text of the input.
+            when: When it is delivered if a run is running, as for ``Run.send``.
         """
 
         text: str
+        when: When = "turn"
 
     def __init__(self) -> None:
         super().__init__(compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer")
@@ -293,11 +296,11 @@ class Composer(TextArea):
             if (choice := menu.take(event.key)) is not None:
                 self.choose(choice, sends=event.key == "enter")
             return
-        if event.key == "enter":
+        if event.key in ("enter", "alt+enter"):
             event.stop()
             event.prevent_default()
             if self.text.strip():
-                self.post_message(self.Sent(self.text.strip()))
+                self.post_message(self.Sent(self.text.strip(), "turn" if event.key == "enter" else "now"))
             return
         await super()._on_key(event)
 

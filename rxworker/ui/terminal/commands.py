@@ -187,6 +187,17 @@ class Commands:
         await session.allow(argument)
         self._inform(f"{argument} is always allowed in this conversation.")
 
+    async def now(self, _argument: str) -> None:
+        """Wait for the message: the screen sends ``/now MESSAGE`` itself."""
+        self._type("/now ")
+
+    async def unsend(self, _argument: str) -> None:
+        """Take the last message that waits back into the input."""
+        text = self._session.sent.withdraw()
+        if not text:
+            raise LocalProtocolError("no message waits: the model has read all of them")
+        self._type(text)
+
     async def theme(self, argument: str) -> None:
         """Switch to another theme."""
         themes = app_of(self._screen).available_themes
@@ -376,6 +387,8 @@ COMMANDS = {
     for command in (
         SlashCommand("help", "all keys and commands", Commands.help),
         SlashCommand("new", "begin a new conversation", Commands.new),
+        SlashCommand("now", "cut off the answer that is being written", Commands.now, "MESSAGE"),
+        SlashCommand("unsend", "take the last message that waits back into the input", Commands.unsend),
         SlashCommand(
             "resume", "go on with a stored conversation", Commands.resume,
             "[TITLE]", Commands.stored_choices,

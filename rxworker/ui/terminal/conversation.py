@@ -29,6 +29,7 @@ from rxworker.desk.conversation import conversation_id
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
+from rxworker.log.values import When
 from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
@@ -298,7 +299,10 @@ class ConversationScreen(Screen[None]):
         composer = self.query_one(Composer)
         command = parse_command(message.text)
         if command is None:
-            self._send(message.text)
+            self._send(message.text, message.when)
+            return
+        if command[0] == "now" and command[1]:
+            self._send(command[1], "now")
             return
         composer.type(message.text)
         self.query_one(CommandMenu).show([])
@@ -307,7 +311,7 @@ class ConversationScreen(Screen[None]):
             composer.accept()
         self.show_status()
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, when: When) -> None:
         """Send a message: into the running run, to the paused run, or as the start of a new run."""
         session, composer = self.session, self.query_one(Composer)
         if session.waiting_call is not None:
@@ -319,7 +323,7 @@ class ConversationScreen(Screen[None]):
             return
         try:
             if session.active is not None:
-                session.send(message, text)
+                session.send(message, text, when)
                 self.show_status()
             elif session.paused is not None:
                 session.resume(message)

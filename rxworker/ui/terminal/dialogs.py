@@ -344,6 +344,7 @@ def watcher_table(watchers: Watchers) -> Table:
 
 KEYS = (
     ("Enter", "send; into the run while one is running"),
+    ("Alt-Enter, /now", "send at once: the answer that is being written is cut off"),
     ("Ctrl-J", "insert a line break"),
     ("@", "attach a file: @path; @@ is an @ of the text"),
     ("Up, Down", "earlier messages, from an empty input"),

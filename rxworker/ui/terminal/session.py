@@ -30,7 +30,7 @@ from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.base import claimed
 from rxworker.log.permissions import Pair
-from rxworker.log.values import CONVERSATION, LISTED
+from rxworker.log.values import CONVERSATION, LISTED, When
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.run.run import Run
@@ -112,7 +112,7 @@ class Sent:
         self.queued: dict[asyncio.Future[None], str] = {}
         self._returned: list[str] = []
 
-    def send(self, run: Run[object], message: Message, text: str, *, is_ending: bool) -> None:
+    def send(self, run: Run[object], message: Message, text: str, *, is_ending: bool, when: When = "turn") -> None:
         """Send a message into a run.
 
         Args:
@@ -120,12 +120,13 @@ class Sent:
             message: The message.
             text: What was typed for it, which is returned if it is not read.
             is_ending: Whether the run was cancelled.
+            when: As for ``Run.send``.
 
         Raises:
             RxWorkerError: The message cannot be sent.
         """
         try:
-            future = run.send(message)
+            future = run.send(message, when)
         except errors.LocalProtocolError:
             # The run has just ended, and the screen has not received its last records yet.
             if not run.done() and not is_ending:
@@ -135,6 +136,15 @@ class Sent:
         self.queued[future] = text
         future.add_done_callback(self._delivered)
 
+    def withdraw(self) -> str:
+        """Withdraw the message that was sent last and waits, and return its text; empty if none does."""
+        for future in reversed(self.queued):
+            text = self.queued[future]
+            if future.cancel():
+                del self.queued[future]
+                return text
+        return ""
+
     def take_unread(self) -> str:
         """Remove and return the messages that the run ended without reading."""
         returned, self._returned = self._returned, []
@@ -142,6 +152,8 @@ class Sent:
 
     def _delivered(self, future: asyncio.Future[None]) -> None:
         text = self.queued.pop(future, "")
+        if not text:
+            return  # it was withdrawn
         if future.cancelled() or future.exception() is not None:
             self._returned.append(text)
 
@@ -395,12 +407,13 @@ class TerminalSession:
         self._started(self.opened.decide([] if message is None else [message]))
         self._held = Totals()  # a resumed run continues the counts of the paused run
 
-    def send(self, message: Message, text: str) -> None:
+    def send(self, message: Message, text: str, when: When = "turn") -> None:
         """Send a message into the running run.
 
         Args:
             message: The message.
             text: What was typed for it.
+            when: As for ``Run.send``.
 
         Raises:
             RxWorkerError: The message cannot be sent.
@@ -408,7 +421,7 @@ class TerminalSession:
         if self.active is None:
             self.begin(message)
             return
-        self.sent.send(self.active, message, text, is_ending=self._cancelling)
+        self.sent.send(self.active, message, text, is_ending=self._cancelling, when=when)
 
     def allow(self, tool: str) -> asyncio.Task[None]:
         """Always allow calls of a tool in this conversation that its policy pauses for.

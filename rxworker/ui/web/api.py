@@ -20,7 +20,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
 from rxworker.events.custom import LongText, ShortText
 from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
-from rxworker.log.values import is_storable, to_sent
+from rxworker.log.values import When, is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
@@ -190,10 +190,19 @@ class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SendBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that sends a message into a run. By its id it can be withdrawn."""
+    """The body of a request that sends a message into a run. By its id it can be changed and withdrawn."""
 
     message: UserInput
     id: Annotated[str, Meta(max_length=100)] = ""
+    when: When = "turn"
+
+
+class EditMessageBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that replaces a message that waits; without ``when``, that stays as it is."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100)]
+    message: UserInput
+    when: When | None = None
 
 
 class WithdrawBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -267,11 +276,16 @@ def _verb(
 
 
 async def _send(runs: Runs, entry: RunEntry, body: SendBody) -> None:
-    await runs.send(entry, _user_message(body.message, "message"), body.id)
+    await runs.send(entry, _user_message(body.message, "message"), body.id, body.when)
+
+
+async def _edit(runs: Runs, entry: RunEntry, body: EditMessageBody) -> None:
+    await runs.send(entry, _user_message(body.message, "message"), body.id, body.when, edits=True)
 
 
 VERBS = {
     "send": _verb(SendBody, _send, "send the message to"),
+    "edit": _verb(EditMessageBody, _edit, "change the message of"),
     "withdraw": _verb(WithdrawBody, lambda _, run, body: run.withdraw(body.id), "withdraw the message of"),
     "pause": _verb(PauseBody, lambda _, run, body: run.pause(body.reason)),
     "cancel": _verb(CancelBody, lambda runs, run, body: runs.cancel(run, body.reason, body.when), "cancel"),

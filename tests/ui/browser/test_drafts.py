@@ -202,3 +202,25 @@ async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk) -> None:
         model.let_all()
         await desk.press(page, "Approve", status="finished")
         await expect(page.locator(BOX)).to_have_value("a thought")
+
+
+@pytest.mark.parametrize("by", ["Now", "Control+Enter"])
+async def test_a_message_cuts_off_the_answer_that_is_being_written(desk: Desk, by: str) -> None:
+    model = GatedModel([say(LONG), say("Done.")])
+    async with desk.asking(model) as page:
+        now = page.get_by_role("button", name="Now", exact=True)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await page.locator(BOX).fill("Stop")
+        if by == "Now":
+            await page.keyboard.press("Tab")
+            await expect(now).to_be_focused()
+            await page.keyboard.press("Enter")
+        else:
+            await page.keyboard.press(by)
+        await expect(page.locator(".message.user .text")).to_have_text(["Go", "Stop"])
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.answers(page, LONG[:4], "Done.")
+        await expect(now).to_be_hidden()
+        await expect(page.locator(BOX)).to_have_value("")

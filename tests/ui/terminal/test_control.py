@@ -53,7 +53,6 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
         await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
         assert person.field(0) == "a.txt"
         await person.press("ctrl+e", sees="text, required")
-        await person.press(*["backspace"] * 5, *"b.tx")
         for key in (Key("t", "t"), Key("ctrl+s", None)):  # without a wait in between
             person.app.post_message(key)
         await person.sees("Done.")
@@ -303,6 +302,27 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Wait.", "Faster!"]
         assert "queued" not in person.screen
         assert "Faster!" in [message.text for message in person.app.session.current.conversation.messages]
+
+
+@pytest.mark.parametrize("by", ["alt+enter", "/now"])
+async def test_a_message_that_waits_is_withdrawn_and_cuts_off_the_answer(open_app: Open, by: str) -> None:
+    async with open_app(Worker(ScriptedModel([say("Once") + stall(), "Yes."]))) as person:
+        await person.say("Go.", sees="Once")
+        await person.say("/unsend")
+        await person.is_notified("no message waits")
+        await person.say("Stop", sees="queued: Stop")
+        await person.say("/unsend")
+        await person.until(lambda: person.typed == "Stop")
+        assert "queued" not in person.screen
+        if by == "/now":
+            await person.say("/now Stop")
+        else:
+            await person.press(by)
+        await person.rest()
+        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Go.", "Stop"]
+        texts = [message.text for message in person.app.session.current.conversation.messages]
+        assert texts == ["Go.", "Once", "Stop", "Yes."]
+        assert person.typed == ""
 
 
 async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> None:

@@ -128,7 +128,7 @@ async def test_what_is_not_there_is_404_with_a_word_of_help(open_desk: OpenDesk)
     for path in ("api/runs/run-0", "api/runs/run-0/events", "api/nothing", "nothing"):
         status, told = await desk.get(path)
         assert (status, set(told["error"])) == (404, {"code", "message"}), path
-    for action in ("send", "withdraw", "pause", "cancel", "resume"):
+    for action in ("send", "edit", "withdraw", "pause", "cancel", "resume"):
         status, _ = await desk.post(f"api/runs/run-0/{action}", {"message": "x"})
         assert status == 404
     assert (await desk.post("api/runs", {"input": "a", "worker": "no"}))[0] == 404
@@ -189,6 +189,25 @@ async def test_a_message_that_waits_is_withdrawn_by_its_id(open_desk: OpenDesk, 
         assert "First." not in texts
         status, told = await desk.post(f"{path}/withdraw", {"id": "b"})
         assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_message_is_sent_at_once_or_at_the_end_and_changed(open_desk: OpenDesk, server_kind: str) -> None:
+    has_log = server_kind == "log"
+    async with MemoryLog() as log:
+        desk = await open_desk(say("Once") + stall(), "Yes.", "No.", log=log if has_log else None)
+        path = f"api/runs/{(run := await desk.begin('go'))['id']}"
+        assert (await desk.post(f"{path}/send", {"message": "e", "id": "e", "when": "end"}))[0] == 200
+        assert (await desk.post(f"{path}/send", {"message": "n", "id": "n"}))[0] == 200
+        bad: list[dict[str, Any]] = [{"id": "n"}, {"message": "x"}, {"id": "n", "message": "x", "when": "soon"}]
+        for body in bad:
+            assert (await desk.post(f"{path}/edit", body))[0] == 400, body
+        assert (await desk.post(f"{path}/send", {"message": "x", "when": "soon"}))[0] == 400
+        assert (await desk.post(f"{path}/edit", {"id": "none", "message": "x"}))[0] == (200 if has_log else 409)
+        assert (await desk.post(f"{path}/edit", {"id": "e", "message": "E"}))[0] == 200
+        assert (await desk.post(f"{path}/edit", {"id": "n", "message": "N", "when": "now"}))[0] == 200
+        await desk.ended(run["id"])
+        texts = [m.text for m in desk.sessions[0].conversation.messages]
+        assert texts[-4:] == ["N", "Yes.", "E", "No."]
 
 
 async def test_what_a_run_refuses_is_refused_over_http_in_the_same_words(open_desk: OpenDesk, server_kind: str) -> None:

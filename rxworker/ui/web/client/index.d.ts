@@ -38,8 +38,10 @@ export interface Client {
   panel$(board: string, panel: string, options?: BoardOptions): Observable<PanelState>;
   /** Start a run: of a new conversation, the next one of a conversation, or one in place of an earlier message. All of these reject with an `ApiError`. */
   start(input: UserInput, options?: StartOptions): Promise<RunSummary>;
-  /** Send a message into a running run. */
-  send(id: string, message: UserInput, messageId?: string): Promise<RunSummary>;
+  /** Send a message into a running run: before its next request, or `now`, which cuts off the response that is being written, or at its end. */
+  send(id: string, message: UserInput, messageId?: string, when?: "now" | "turn" | "end"): Promise<RunSummary>;
+  /** Replace the message that was sent with this id, if the model has not read it, and change when it is delivered. */
+  edit(id: string, messageId: string, message: UserInput, when?: "now" | "turn" | "end"): Promise<RunSummary>;
   /** Withdraw the message that was sent with this id, if the model has not read it. Over a log, the records state in `ignored` of `command_taken` if it was too late. */
   withdraw(id: string, messageId: string): Promise<RunSummary>;
   /** Pause a run at the next safe moment. */

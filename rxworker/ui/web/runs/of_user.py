@@ -18,7 +18,7 @@ from rxworker.events import Annotation
 from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import OPEN
+from rxworker.log.values import OPEN, When
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
 from rxworker.resume.stored import title_of
@@ -320,12 +320,22 @@ class Runs:
         run = entry.run(messages)
         return self.store.keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
 
-    async def send(self, entry: RunEntry, message: Message, id: str = "") -> None:  # noqa: A002
-        """Send a message into a run. To a stored one as its worker has changed it: the log keeps what is sent.
+    async def send(
+        self,
+        entry: RunEntry,
+        message: Message,
+        id: str = "",  # noqa: A002
+        when: When | None = None,
+        *,
+        edits: bool = False,
+    ) -> None:
+        """Send a message into a run, or replace the one with the id that waits.
+
+        To a stored one as its worker has changed it: the log keeps what is sent.
 
         Raises:
             ApiError: Too many messages were sent to it, or wait in it.
-            LocalProtocolError: The run has ended, or a message with this id waits.
+            LocalProtocolError: The run has ended, or a message with this id waits, or none does that is to be replaced.
             LogError: The log cannot be written.
         """
         most, problem = MAX_UNREAD, "messages wait to be read: wait until the model answers"
@@ -333,9 +343,12 @@ class Runs:
             most, problem = MAX_COMMANDS, "messages were sent to this run: start another one"
             worker = self.worker_of(entry)
             message = message if worker is None else worker.mapped((message,))[0]
-        if entry.status == "running" and entry.sent >= most:
+        if entry.status == "running" and entry.sent >= most + (edits and entry.log is None):
             raise ApiError(429, "too_many_messages", f"{entry.sent} {problem}")
-        await entry.send(message, id)
+        if edits:
+            await entry.edit(id, message, when)
+        else:
+            await entry.send(message, id, when or "turn")
 
     async def resume(
         self, before: RunEntry, decisions: Decisions, add: tuple[Message, ...] = (), *, shared_state: Json = None

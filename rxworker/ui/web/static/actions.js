@@ -165,10 +165,10 @@ export class Actions {
   }
 
   // Returns an error message for the user, or "".
-  async submit(input, worker) {
+  async submit(input, worker, when) {
     const { store, selection } = this.page, { id, status, summary } = selection;
     try {
-      if (status === "running" || status === "new") await this.send(id, input);
+      if (status === "running" || status === "new") await this.send(id, input, when);
       else {
         const conversation = OVER.includes(status) ? summary?.conversation : null;
         const begun = await api.start(input, conversation ? { conversation } : worker ? { worker } : {});
@@ -199,12 +199,12 @@ export class Actions {
     this.branching = [number, step];
   }
 
-  async send(id, input) {
+  async send(id, input, when) {
     const { selection, outbox, renderer } = this.page;
     const entry = outbox.add(selection.run, textIn(input));
     renderer.schedule();
     try {
-      await api.send(id, input, entry.id);
+      await api.send(id, input, entry.id, when);
       outbox.accept(id, entry);
     } catch (problem) {
       outbox.drop(id, entry);

@@ -298,7 +298,7 @@ class RunElement extends Themed {
   // Send a message into the run; after its end, into its conversation, whose next run is shown. Without a run it starts one.
   async send(message, options = {}) {
     const { server, run } = this.#source, { reach } = this, verbs = verbsAt(server, reach), [summary] = run === null ? [null] : await runAt(server, run, reach);
-    if (summary && !OVER.includes(summary.status)) return verbs.send(run, message);
+    if (summary && !OVER.includes(summary.status)) return verbs.send(run, message, undefined, options.when);
     const begun = await verbs.start(message, summary ? { conversation: summary.conversation } : options);
     if (this.#shown?.selection.id === run) {
       this.end();

@@ -52,7 +52,7 @@ const views = {
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
   inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), showInConversation, isShared ? null : api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
-  queue: new QueueView((entry) => actions.withdraw(entry)), composer: new Composer((text, worker) => actions.submit(text, worker)),
+  queue: new QueueView((entry) => actions.withdraw(entry)), composer: new Composer((text, worker, when) => actions.submit(text, worker, when)),
 };
 const workers = new Workers(isShared ? async () => null : api.workerOf, () => renderer.schedule());
 const renderer = new Renderer(page, selection, travel, views, workers);

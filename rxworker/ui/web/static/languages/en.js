@@ -82,7 +82,7 @@ export const words = {
   },
   queue: { title: "Sent, and not read by the model yet", withdraw: "Withdraw", withdrawOf: "Withdraw: {text}", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
   composer: {
-    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run",
+    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", now: "Now", nowHelp: "Cut off the answer that is being written, and send this at once (Ctrl+Enter)", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run",
     ask: "Ask something", sendHint: "Send a message", sendInHint: "Send a message to the run",
   },
   approval: {

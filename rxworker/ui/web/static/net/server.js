@@ -292,7 +292,9 @@ export function verbsAt(server = "", reach = {}) {
   return {
     // `where` is the worker, the conversation to continue, or the message that the input replaces: { worker, conversation, edits: { run, message, text } }.
     start: (input, where = {}) => post(`${server}api/runs`, { input, ...where }, reach),
-    send: (run, message, id) => act(run, "send", { message, ...(id && { id }) }),
+    // `when` is "now" (a response that is being written is cut off), "turn" or "end".
+    send: (run, message, id, when) => act(run, "send", { message, ...(id && { id }), ...(when && { when }) }),
+    edit: (run, id, message, when) => act(run, "edit", { id, message, ...(when && { when }) }),
     withdraw: (run, id) => act(run, "withdraw", { id }),
     pause: (run, options) => act(run, "pause", options),
     cancel: (run, options) => act(run, "cancel", options),

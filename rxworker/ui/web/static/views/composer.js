@@ -32,20 +32,21 @@ export class Composer {
     this.form = byId("composer");
     this.field = byId("composer-input");
     this.button = byId("composer-send");
+    this.now = byId("composer-now"); // cuts off the answer that is being written
     this.note = byId("composer-note");
     this.workers = byId("worker");
     this.attached = new Attachments(byId("attached"), () => this.field.focus(), (text) => this.showNote(text, "bad"));
-    this.submit = submit; // (input, worker) => promise of an error message for the user, or ""
+    this.submit = submit; // (input, worker, when) => promise of an error message for the user, or ""
     this.busy = false;
     this.id = null;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.send();
+      this.send(event.submitter === this.now);
     });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
-      this.send();
+      this.send(this.current === "send" && (event.ctrlKey || event.metaKey));
     });
     this.field.addEventListener("input", () => {
       this.showNote("");
@@ -90,8 +91,9 @@ export class Composer {
     const { label, button, hint } = MODES[mode];
     setText(byId("composer-label"), label);
     setText(this.button, button);
+    show(this.now, mode === "send");
     this.field.placeholder = hint;
-    this.button.disabled = mode === "paused" || this.busy;
+    this.setBusy(this.busy);
     this.offer();
     if (mode !== "paused") this.fit();
   }
@@ -143,17 +145,20 @@ export class Composer {
     this.note.className = `composer-note ${tone}`;
   }
 
-  async send() {
+  setBusy(busy) {
+    this.busy = busy;
+    this.button.disabled = this.now.disabled = busy || this.current === "paused";
+  }
+
+  async send(isNow = false) {
     const text = this.field.value.trim(), { id } = this;
     if ((text === "" && this.attached.blocks.length === 0) || this.busy || this.current === "paused") return;
     const files = this.attached.take(), input = withFiles(files, text);
-    this.busy = true;
-    this.button.disabled = true;
+    this.setBusy(true);
     this.showNote("");
     this.write("");
-    const problem = await this.submit(input, this.workers.options.length > 1 ? this.workers.value : null);
-    this.busy = false;
-    this.button.disabled = this.current === "paused";
+    const problem = await this.submit(input, this.workers.options.length > 1 ? this.workers.value : null, isNow ? "now" : undefined);
+    this.setBusy(false);
     if (!problem) return;
     this.putBack(id, text);
     if (id === this.id) this.attached.put([...files, ...this.attached.blocks]);
