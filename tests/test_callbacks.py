@@ -553,7 +553,7 @@ AWAITING: dict[str, Awaiting] = {
     "when": Awaiting(use_condition, True, "it was called", "neither True nor False"),
     "reconcile": Awaiting(use_reconcile, Done("saved"), "Done(content='saved'", "return Done(...)"),
     "barrier": Awaiting(use_barrier, None, "finished"),
-    "check": Awaiting(use_check, True, "a text", "return True to let"),
+    "checks": Awaiting(use_check, True, "a text", "return True to let"),
     "api_key": Awaiting(use_key, "key-1", "key-1", "not a string"),
     "access_token": Awaiting(use_key, "key-1", "key-1", "not a string"),
     "authorize": Awaiting(use_authorize, HttpRequest("https://b", {}, b""), "https://b", NOT_AN_HTTP_REQUEST),

@@ -213,6 +213,7 @@ class AsgiRequest(WebRequest):
         self.route = None if route is None else route.name
         self.max_body = settings.max_body
         self.body_seconds = settings.body_seconds
+        self.gate = settings.gate
         self._is_socket = scope["type"] == "websocket"
         self._receive = receive
         self._send = send

@@ -16,7 +16,7 @@ from rxworker.events.block import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.events.custom import Annotation, CustomEvent
+from rxworker.events.custom import Annotation, CustomEvent, GateVerdict
 from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
 from rxworker.events.pause import PausedCall, PauseState, Question
@@ -111,6 +111,7 @@ __all__ = [
     "Custom",
     "CustomEvent",
     "Annotation",
+    "GateVerdict",
     "HookVerdict",
     "LimitReached",
     "LoopHold",

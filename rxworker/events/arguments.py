@@ -26,10 +26,17 @@ _SEGMENT = re.compile(r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'
 _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
+REFUSED = "(These arguments were held back by a check.)"
+"""The end of arguments that a check has refused, in place of the rest. They are never those of a call.
+
+It is stored: do not change it.
+"""
+
+
 def parse_arguments(text: str) -> JsonObject | str:
     """The object in the text, or the text itself if it is not an object, or is nested more deeply than `MAX_DEPTH`.
 
-    No text means no arguments, and so does ``null``.
+    No text means no arguments, and so does ``null``. Those that a check has refused are the text, too.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}
@@ -47,6 +54,8 @@ def parse_arguments(text: str) -> JsonObject | str:
 def _read(text: str) -> Json:
     if text.strip() in ("", "null"):
         return {}
+    if text.endswith(REFUSED):
+        return None
     try:
         return read_repaired(text.encode())
     except UnicodeError:  # half of a surrogate pair
@@ -73,9 +82,9 @@ def whole_arguments(
             values.append(delta)
         else:
             texts.append(delta.text)
-    if values:
-        return assemble_arguments(values)
     text = "".join(texts)
+    if values and not text.endswith(REFUSED):
+        return assemble_arguments(values)
     return text if is_free_text else parse_arguments(text)
 
 
@@ -111,6 +120,8 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
         raise _invalid(f"this is {what}", meta, path)
     if not isinstance(given, str):
         raise _invalid(f"this is not a JSON object but of type {type(given).__name__}", meta)
+    if given.endswith(REFUSED):
+        raise _invalid("they were refused by a check, and the tool has not run", meta)
     if meta.format is not None:
         return given
     decoded = parse_arguments(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -95,6 +95,33 @@ class Annotation(CustomEvent, frozen=True, tag="rxworker.annotation", omit_defau
     seq: int = 0
 
 
+class GateVerdict(CustomEvent, frozen=True, tag="rxworker.gate", omit_defaults=True):
+    """What the checks of `rxworker.operators.hold_back` decided about a block or a value. It has nothing of its text.
+
+    Attributes:
+        check: The name of the check that refused it; of all checks, if it passed.
+        kind: What it is: ``text``, ``thinking``, ``refusal``, ``arguments``, ``progress``, ``result``, ``event``, and
+            so on.
+        verdict: ``pass``: all of it passed. ``replace``: a part did not, at the first such part. ``refuse``: so that
+            the stream fails.
+        seconds: The longest time that the checks of one window took.
+        windows: How many windows were checked until then.
+        block: The index of the block in its response.
+        call_id: The id of the tool call.
+
+    >>> GateVerdict("is_clean", "text", "pass", 0.1, 2, block=0).custom.data["verdict"]
+    'pass'
+    """
+
+    check: str
+    kind: str
+    verdict: Literal["pass", "replace", "refuse"]
+    seconds: float
+    windows: int
+    block: int | None = None
+    call_id: str = ""
+
+
 def event_name(kind: type[CustomEvent]) -> str:
     """The name of the events of a class.
 
@@ -107,7 +134,10 @@ def event_name(kind: type[CustomEvent]) -> str:
     if not isinstance(tag, str):
         raise ConfigurationError(f"the event {kind.__name__} has no name: write {example}")
     owner, dot, _ = tag.partition(".")
-    is_taken = owner == "rxworker" and kind is not Annotation  # those of the library, as clients get them
+    is_taken = owner == "rxworker" and kind not in (
+        Annotation,
+        GateVerdict,
+    )  # those of the library, as clients get them
     if not dot or not owner or is_taken:
         raise ConfigurationError(
             f"the event {kind.__name__} is called {tag!r:.60}: begin it with a name of yours, {example}"

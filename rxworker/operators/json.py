@@ -26,7 +26,7 @@ from rxworker.events import (
     TextDelta,
     ToolUseMetadata,
 )
-from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
+from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments, parse_path
 from rxworker.framing import Decoder
 from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.messages.json_reader import JsonReader
@@ -187,9 +187,9 @@ class _Call:
         return ToolInput(self.index, call.id, call.name, pieces, members, len(members), whole)
 
     def end(self) -> ToolInput:
-        if self.values:
-            return self.view(assemble_arguments(self.values))
         text = "".join(self.texts)
+        if self.values and not text.endswith(REFUSED):
+            return self.view(assemble_arguments(self.values))
         return self.view(text if self.reader.is_broken or self.metadata.is_free_text else parse_arguments(text))
 
 

@@ -14,7 +14,7 @@ from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import observing, operator
-from rxworker.operators.hold_back import future_of
+from rxworker.operators.gate import future_of
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from rxworker.events import BlockType, ToolUseMetadata
-from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import (
     Content,
@@ -69,9 +69,9 @@ def _echo(state: BlockState) -> JsonObject | None:
 
 
 def _arguments(state: BlockState) -> JsonObject | str:
-    if state.values.count:
-        return assemble_arguments(state.values)
     text = joined(state.text)
+    if state.values.count and not text.endswith(REFUSED):
+        return assemble_arguments(state.values)
     metadata = state.metadata
     if type(metadata) is ToolUseMetadata and metadata.is_free_text:
         return text

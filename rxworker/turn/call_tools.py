@@ -75,6 +75,7 @@ from rxworker.turn.context import (
     ignore,
     let_watchers_act,
 )
+from rxworker.turn.gate import gate_calls, gates_of
 from rxworker.turn.permit import HookScope, permit, refused, revise, shown
 
 A = TypeVar("A")
@@ -316,7 +317,12 @@ def _pipe(
         run = following(partial(_Execute, context, shared, executor))
     else:
         run = run_begun(scope.early) if scope.early else run_tools(box, context.worker.parallel, shared)
-    calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run, revise(hooks, box, shared))
+    calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run)
+    if (context.worker.operators or context.parents) and (gates := gates_of(context)):
+        written, revised = gate_calls(gates)
+        calls = calls.pipe(written, revise(hooks, box, shared), revised)
+    else:
+        calls = calls.pipe(revise(hooks, box, shared))
     if scope.pause.calls or scope.pause.refused:  # their hooks run before those of the calls that wait
         calls = in_turn(_answers(scope).pipe(revise(hooks, box, shared)), calls)
     return calls.pipe(settle(context, scope))

@@ -34,7 +34,8 @@ from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.apply import apply_operators
 from rxworker.turn.context import Edits, Emit, RunContext, ignore
-from rxworker.turn.respond import NO_RESPONSE, RESPONSE_EVENTS
+from rxworker.turn.gate import operators_of
+from rxworker.turn.respond import NO_RESPONSE, TAKEN
 
 WORTH = 10
 """A compaction makes a request shorter by this part of the size from which it is made, or is not made."""
@@ -191,8 +192,8 @@ async def _answer(context: RunContext, request: Request, events: list[Any]) -> t
     """
     model = context.worker.model
     response: Observable[Any] = model.stream(request)
-    if context.worker.operators:
-        response = apply_operators(context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE)
+    if operators := operators_of(context):
+        response = apply_operators(operators, response, context.scheduler, TAKEN, NO_RESPONSE)
     of_request = copy_context()
     of_request.run(ACCOUNT.set, None)  # it is counted here
     await Emitter(events.append, events.extend).listen(response, context.scheduler, of_request)

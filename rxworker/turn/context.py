@@ -88,7 +88,10 @@ def checked(journal: Journal) -> Callable[[Event | CustomEvent], None]:
         if isinstance(event, MessageAdd):
             for message in event.messages:
                 _check_added(message)
-        journal.emit(event)
+        if journal.gate is not None and isinstance(event, HookMessage | Custom | SharedStateChange):
+            journal.gate(event)
+        else:
+            journal.emit(event)
 
     return emit_checked
 

@@ -51,6 +51,7 @@ class Journal:
         hub: The hub that publishes the records.
         turn: The number of the turn.
         writer: Writes the records of a logged run.
+        gate: Receives the events of hooks and the changes of the shared state, where the run has a gate.
         is_left: Whether the run stops in this process and is not over: another process continues it.
         faults: Where records that break the rules are reported; ``None``: they are not checked, which costs a tenth of
             a run. See `rxworker.testing.checked_records`.
@@ -77,6 +78,7 @@ class Journal:
         self.clock = clock
         self._state = RunState()
         self.writer: RunWriter | None = None
+        self.gate: Callable[[Event], object] | None = None
         self.is_left = False
         self._relayed: dict[str, int] = {}
         self._grammar = None if self.faults is None else RecordGrammar(responses=False)

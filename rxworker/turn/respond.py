@@ -36,6 +36,7 @@ from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
+from rxworker.operators.gate import HOST, Host, Row
 from rxworker.state.response import ResponseState, message_of
 from rxworker.state.run import call_ends, response_ends
 from rxworker.tools.coroutines import Emitter
@@ -44,6 +45,7 @@ from rxworker.turn.account import RunAccount, attempt_start
 from rxworker.turn.apply import apply_operators
 from rxworker.turn.call_tools import discard_early, start_early
 from rxworker.turn.context import Emit, RunContext, Turn, TurnScope, continues, request_of
+from rxworker.turn.gate import check_context, gate_of, operators_of
 from rxworker.turn.take_up import catch_up
 
 logger = logging.getLogger("rxworker.worker")
@@ -83,6 +85,8 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             response = catch_up(response, taken.stored, started)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
+        if context.worker.operators or context.parents:
+            of_request.run(HOST.set, Host(pressure.parts, check_context()))
         of_request.run(PRESSURE.set, pressure)
         if is_own:
             of_request.run(ACCOUNT.set, None)  # its events are recorded as they are
@@ -149,14 +153,14 @@ def _is_cut(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
 
 def _response(context: RunContext, scope: TurnScope, response: Observable[Event]) -> Observable[Event]:
     """A response through the worker's operators and its timeline. Its pure tools start early."""
-    worker = context.worker
-    if worker.operators:
-        response = apply_operators(worker.operators, response, context.scheduler, TAKEN, NO_RESPONSE).pipe(
+    worker, operators = context.worker, operators_of(context) if context.parents else context.worker.operators
+    if operators:
+        response = apply_operators(operators, response, context.scheduler, TAKEN, NO_RESPONSE).pipe(
             ops.do_action(partial(_expect_open, context, "an operator of the worker"))
         )
     if context.timeline.has_handlers:  # applied directly, since `pipe` costs more than the operators
         response = context.timeline(response)
-    if worker.tools.starts_early and worker.starts_early:
+    if worker.tools.starts_early and worker.starts_early and not any(map(gate_of, operators)):
         response = start_early(context, scope, response)
     return response
 
@@ -279,15 +283,18 @@ class RunPressure:
 
     Args:
         context: The context of the run.
+
+    Attributes:
+        parts: Each makes the connection wait. A gate of the response adds its own.
     """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._parts: list[Readers | RunWriter] = []
+        self.parts: list[Readers | RunWriter | Row[Any]] = []
         for run in (context, *context.parents):
-            self._parts.append(run.journal.hub.flush_scheduler.readers)
+            self.parts.append(run.journal.hub.flush_scheduler.readers)
             if run.journal.writer is not None:
-                self._parts.append(run.journal.writer)
+                self.parts.append(run.journal.writer)
 
     @property
     def is_left(self) -> bool:
@@ -300,14 +307,14 @@ class RunPressure:
     @property
     def is_full(self) -> bool:
         """Whether reading should stop for now."""
-        for part in self._parts:  # noqa: SIM110 - `any` would make a generator for each read
+        for part in self.parts:  # noqa: SIM110 - `any` would make a generator for each read
             if part.is_full:
                 return True
         return False
 
     def hold(self) -> asyncio.Future[None] | None:
         """The future to wait for before the next read, if any."""
-        for part in self._parts:
+        for part in self.parts:
             if (held := part.hold()) is not None:
                 return held
         return None

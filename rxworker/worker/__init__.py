@@ -12,6 +12,7 @@ from rxworker.turn.limits import Budget
 from rxworker.turn.permit import call_scope, permit, revise
 from rxworker.turn.respond import respond
 from rxworker.turn.stages import decide, prepare
+from rxworker.worker.checks import hook_check, model_check
 from rxworker.worker.inputs import run_inputs
 from rxworker.worker.queue import QueuedWorker, recover_all, submit, work
 from rxworker.worker.session import session_of
@@ -36,6 +37,9 @@ __all__ = [
     "work",
     "QueuedWorker",
     # a worker as a tool
+    # checks of text
+    "hook_check",
+    "model_check",
     # a turn, and the loop of turns
     "Turn",
     "TurnStage",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     BlockType,
+    Custom,
     Event,
     InputJsonDelta,
     RefusalDelta,
@@ -31,7 +33,9 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
-from rxworker.operators import hold_back, text_deltas
+from rxworker.events.arguments import REFUSED
+from rxworker.operators import hold_back as gate
+from rxworker.operators import reject, text_deltas
 from rxworker.testing import ScriptedModel, say
 from rxworker.testing.marbles import Marbles
 from tests.seen import outcome, through
@@ -52,6 +56,15 @@ ROW: dict[str, Event] = {
     "B": TextDelta(0, "aabb"),
     "!": TextDelta(0, "***"),
 }
+
+
+def hold_back(check: Callable[[str], Any], **options: Any) -> Any:
+    """The operator, without its verdicts."""
+
+    def apply(source: Any) -> Any:
+        return source.pipe(gate(check, **options), reject(Custom))
+
+    return apply
 
 
 def yes(_: str) -> bool:
@@ -127,23 +140,22 @@ def test_thinking_passes_unless_it_is_to_be_checked() -> None:
     def check(text: str) -> bool:
         return text != "bad"
 
-    assert through(events, hold_back(check, replacement="-")) == events
-    checked = through(
-        [*events[:1], BlockStop(0, BlockType.THINKING), *events[2:]], hold_back(check, replacement="-", thinking=True)
-    )
-    assert checked == [ThinkingDelta(0, "-"), BlockStop(0, BlockType.THINKING), events[2]]
+    refused = InputJsonDelta(1, REFUSED)
+    assert through(events, hold_back(check, replacement="-", thinking=False)) == [*events[:2], refused]
+    checked = through([*events[:1], BlockStop(0, BlockType.THINKING), *events[2:]], hold_back(check, replacement="-"))
+    assert checked == [ThinkingDelta(0, "-"), BlockStop(0, BlockType.THINKING), refused]
 
 
 @pytest.mark.parametrize("window", [4, 400])
 def test_the_signature_of_replaced_thinking_is_dropped(window: int) -> None:
     events = [ThinkingDelta(0, "bad!"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
-    operator = hold_back(lambda _: False, window=window, replacement="-", thinking=True)
+    operator = hold_back(lambda _: False, window=window, replacement="-")
     assert not any(isinstance(event, SignatureDelta) for event in through(events, operator))
 
 
 def test_the_signature_of_thinking_that_passes_follows_it() -> None:
     events = [ThinkingDelta(0, "good"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
-    assert through(events, hold_back(yes, thinking=True)) == events
+    assert through(events, hold_back(yes)) == events
 
 
 @pytest.mark.parametrize(

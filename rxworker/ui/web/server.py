@@ -144,6 +144,7 @@ class AiohttpRequest(WebRequest):
         self.route = None if found.http_exception else found.route.name or ""
         self.max_body = settings.max_body
         self.body_seconds = settings.body_seconds
+        self.gate = settings.gate
 
     @property
     def host(self) -> str:

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from aiohttp import web
 from msgspec import Struct, to_builtins
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from rxworker.messages import JsonObject
+from rxworker.operators.kernel import Operator
 
 
 class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -116,6 +117,7 @@ class WebRequest(ABC):
         has_sent: Whether a streamed response has begun.
         max_body: The maximum number of bytes of the body.
         body_seconds: Seconds that the body may take to arrive.
+        gate: What the JSON of the body must pass.
     """
 
     native: object
@@ -135,6 +137,7 @@ class WebRequest(ABC):
     has_sent: bool = False
     max_body: int
     body_seconds: float
+    gate: Operator[Any, Any] | None = None
 
     @property
     def host(self) -> str:

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_number
+from rxworker.operators.kernel import Operator
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -143,6 +145,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         prices: The prices of tokens, by the model's name, for the cost of the runs.
         mermaid: The file ``dist/mermaid.min.js`` of the npm package ``mermaid``, with which the page draws diagrams on
             request. ``None``: they stay code.
+        gate: What `rxworker.operators.hold_back` returned: the texts in what clients send, by every interface of the
+            server, must pass its checks before anything of it is stored, shown or sent to a model; otherwise the answer
+            is 400 ``input_refused``. Texts that have passed are not checked again when a client sends its history.
         xray: Whether those who may see a dashboard may also see the operators of its panels, with the names of their
             functions and their last values.
 
@@ -173,6 +178,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     close_delay: float = 0.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
     mermaid: str | Path | None = None
+    gate: Operator[Any, Any] | None = None
     xray: bool = True
 
     def __post_init__(self) -> None:
@@ -183,6 +189,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             )
         if isinstance(self.allowed_hosts, str) or isinstance(self.allowed_origins, str):
             raise ConfigurationError("allowed_hosts and allowed_origins must be tuples of texts")
+        if self.gate is not None and not hasattr(self.gate, "gate"):
+            raise ConfigurationError(f"gate={self.gate!r:.60}: give gate=hold_back(my_check)")
         Hosts(self.allowed_hosts)
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
