@@ -391,7 +391,7 @@ async def allows(gate: Gate, texts: Sequence[str], context: Context | None = Non
 SEALS = frozenset({"encrypted_content", "encrypted_index", "id", "signature", "thoughtSignature", "thought_signature"})
 """Members of a provider's echo that only the provider can read."""
 _BLOCK = ("data", "media_type")
-"""Fields of content blocks that are no text."""
+"""Fields of content blocks that do not hold text."""
 _BASE64 = re.compile(r"(?:data:[\w/+.;=-]*,)?[A-Za-z0-9+/_-]*={0,2}")
 _FILE = 1000
 """From how many characters on a member ``data`` or a ``data:`` URL in base64 is a file, and no text."""

@@ -221,7 +221,7 @@ class _Blocks(Generic[E]):
         self._streamed = frozenset(kinds)
         self._streams: dict[tuple[int, type[object]], _Stream] = {}
         self._ends: dict[tuple[type[object], int], str] = {}  # of the texts that a reader joins
-        self._whole: dict[int, list[str]] = {}  # what has come of a block, by its index
+        self._whole: dict[int, list[str]] = {}  # the text of each block so far, by its index
         # A signature is held until the thinking before it has passed.
         self._signatures: dict[int, list[E]] = {}
         self._unsigned: set[int] = set()

@@ -163,7 +163,7 @@ class _Stored:
     def rest_of(self, event: Any) -> list[Event] | None:
         """The part of an event that is not stored; ``None`` if it differs from what is stored."""
         first = self.left[0]
-        if event.__class__ is Ping or event.__class__ is Custom:  # which are no part of the response
+        if event.__class__ is Ping or event.__class__ is Custom:  # neither is part of the response
             return []
         if event.__class__ is BlockAbort:  # of the response, or of a connection that fails
             if first.__class__ is BlockAbort and first.index == event.index:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -189,6 +189,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             )
         if isinstance(self.allowed_hosts, str) or isinstance(self.allowed_origins, str):
             raise ConfigurationError("allowed_hosts and allowed_origins must be tuples of texts")
+        check_plain("gate", self.gate)
         if self.gate is not None and not hasattr(self.gate, "gate"):
             raise ConfigurationError(f"gate={self.gate!r:.60}: give gate=hold_back(my_check)")
         Hosts(self.allowed_hosts)
