@@ -35,10 +35,10 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.operators import hold_back, map_async
 from rxworker.panels import count
 from rxworker.providers import HttpRequest, Request
-from rxworker.resume.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
 from rxworker.testing import HookStub, Marbles, ScriptedModel, call, send_context
 from rxworker.timeline import TEXT_BLOCK, Timeline
 from rxworker.tools import Done, Toolbox
+from rxworker.tools.base import in_doubt
 from rxworker.transport import Client, Retry
 from rxworker.transport.client import _sent  # pyright: ignore[reportPrivateUsage]
 from rxworker.ui.web import WebServer, serve
@@ -392,7 +392,7 @@ async def use_condition(seam: Seam, function: Callable[..., Any]) -> str:
 
 async def use_reconcile(seam: Seam, function: Callable[..., Any]) -> str:
     made = tool(reconcile=function, effect="write")(save)
-    return str(await _in_doubt(ToolCall("1", "save", {}), "key", Toolbox([made])))
+    return str(await in_doubt(made, ToolCall("1", "save", {}), "key"))
 
 
 async def save() -> None:

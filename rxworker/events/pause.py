@@ -5,7 +5,7 @@ The same value is in the record of the pause, in the result of the run, and in t
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Literal, TypeAlias, final
 
 from msgspec import Struct
 
@@ -24,6 +24,8 @@ BY_CALLER = "pause"
 """The hook name in a pause that the application requested. It is stored as well."""
 QUESTION = "question"
 """The hook name in a pause for calls whose tools have a question, which a person answers. It is stored as well."""
+BACKGROUND = "background"
+"""The hook name in a pause for results of calls in the background, and the source of their messages. It is stored."""
 
 # What is read here may allow a call: a field that is not known is an error, and none that is missing allows anything.
 
@@ -100,13 +102,55 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         return None if begun is None or begun.reply is not None else begun.question
 
 
+PLACEHOLDER = (
+    "This call goes on in the background, as {}. Its result will come as a message: do not wait for it, and do not "
+    "make the call again."
+)
+AtEnd: TypeAlias = Literal["wait", "wake", "cancel"]
+"""What the end of the model's answer does while a call is in the background."""
+
+
+class BackgroundCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message.
+
+    Attributes:
+        id: By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had
+            that.
+        call: The call, with its exact arguments.
+        key: Its idempotency key.
+        place: Its index among the calls of its response.
+        began: When it went into the background, in seconds since the epoch.
+        at_end: When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes
+            (``wake``), or ends and cancels the call (``cancel``).
+        is_delivered: Whether no process runs it: its result is delivered from outside.
+        reason: Why it is not known whether it had an effect, if its process has ended; shown to users.
+        agreed: The hooks that had agreed to it. A process that has others does not make it again.
+    """
+
+    id: str
+    call: ToolCall
+    key: str
+    place: int = 0
+    began: float = 0.0
+    at_end: AtEnd = "wait"
+    is_delivered: bool = False
+    reason: str = ""
+    agreed: tuple[str, ...] = ()
+
+    @property
+    def placeholder(self) -> ToolResult:
+        """The result of the call for its turn."""
+        return ToolResult(self.call.id, PLACEHOLDER.format(self.id), name=self.call.name)
+
+
 class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a paused run waits for, and what it needs to go on.
 
     Attributes:
         hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did,
             ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls,
-            ``question`` where their tools have a question, and ``recovery`` where their effects are not known.
+            ``question`` where their tools have a question, ``background`` where the run waits for the results of calls
+            in the background, and ``recovery`` where their effects are not known.
         calls: The calls that wait, in order.
         required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery``
             each call that a process has started which has ended since, with ``question`` each call that has one. Empty

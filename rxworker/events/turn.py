@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from rxworker.events.block import BlockEvent
 from rxworker.events.meta import Meta
-from rxworker.events.pause import NO_PAUSE, PauseState
+from rxworker.events.pause import NO_PAUSE, BackgroundCall, PauseState
 from rxworker.messages.content import OutputFormat, ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
@@ -174,12 +174,51 @@ class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=
     place: int = 0
 
 
+class BackgroundStart(Struct, frozen=True, tag="background_start"):
+    """A call goes on in the background, while the turn goes on. Its `ToolStop` follows, with a placeholder as result.
+
+    A second one of the same id changes how the call goes on: its result is delivered from outside from then on.
+
+    Attributes:
+        background: The call.
+    """
+
+    background: BackgroundCall
+
+
+class BackgroundProgress(Struct, frozen=True, tag="background_progress"):
+    """A call in the background reports its progress.
+
+    Attributes:
+        id: Which call, as in `BackgroundCall`.
+        progress: Its report.
+    """
+
+    id: str
+    progress: Json
+
+
+class BackgroundStop(Struct, frozen=True, tag="background_stop", omit_defaults=True):
+    """The result of a call in the background. Unless the run ends with it, a `MessageAdd` gives it to the model.
+
+    Attributes:
+        id: Which call, as in `BackgroundCall`.
+        result: The result, as the ``after_tool_call`` hooks left it.
+        seconds: How long the call ran; 0 where that is not known.
+    """
+
+    id: str
+    result: ToolResult
+    seconds: float = 0.0
+
+
 class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
     """The conversation grows by something other than a response: tool results, or what a hook adds.
 
     Attributes:
         messages: The added messages.
-        source: The source of the messages: ``tools``, or a hook's name.
+        source: The source of the messages: ``tools``, ``background`` with the result of a call in the background, or
+            a hook's name.
     """
 
     messages: tuple[Message, ...]
@@ -368,6 +407,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         own_tools: The names of the tools that the worker runs itself, as in `AttemptStart`.
         labels: The labels of the run, as in `RunStart`.
         worker: The name of the worker.
+        background: The calls in the background that have no result yet.
     """
 
     conversation: Conversation
@@ -388,6 +428,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     usage_by_model: dict[str, Usage] = {}
     prices: dict[str, Prices | None] = {}
     worker: str = ""
+    background: tuple[BackgroundCall, ...] = ()
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -458,7 +499,8 @@ class CommandTaken(Struct, frozen=True, tag="command_taken", omit_defaults=True,
 
     Attributes:
         number: The number of the command.
-        kind: Its kind: ``send``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can take.
+        kind: Its kind: ``send``, ``deliver``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can
+            take.
         ignored: Why it has no effect; empty if it has one.
     """
 
@@ -493,6 +535,9 @@ TurnEvent: TypeAlias = (
     | ToolProgress
     | ToolStop
     | ToolOutput
+    | BackgroundStart
+    | BackgroundProgress
+    | BackgroundStop
     | MessageAdd
     | ConversationReplace
     | ConversationCompact

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -42,23 +43,27 @@ from rxworker.log.store import ALL_RUNS, PAGE, Append, Codec, Encoding, Follower
 from rxworker.log.values import (
     CARRIED,
     DECIDE,
+    DELIVER,
     ENDED,
     LATER,
     OPEN,
     Claim,
     Command,
+    DeliveredResult,
     RunInfo,
     RunRow,
     StoredStatus,
     carried_over,
     checked_command,
     decisions_in,
+    deliver_command,
     is_storable,
     resumed_id,
     returned_command,
 )
 from rxworker.messages.settings import check_number, check_type, checks_arguments
 from rxworker.operators.kernel import Call, Unstaged
+from rxworker.tools.results import to_content
 
 S = TypeVar("S")
 
@@ -93,6 +98,7 @@ class EventLog(Store):
         patience: Seconds for which a call of the log may take before it fails by itself, for example while its server
             is away.
         folds: The tasks of the folds that are kept with it.
+        in_background: The calls that go on in this process while their runs are paused, by the ids of these.
         leaving: Called when it is closed, for each run that goes on: hands the run over, and returns the future of its
             end.
         bases: The conversations that are stored once.
@@ -126,6 +132,7 @@ class EventLog(Store):
         self.bases = Bases(self, self._encoding)
         self.folds: set[asyncio.Task[None]] = set()
         self.leaving: set[Callable[[], asyncio.Future[Any] | None]] = set()
+        self.in_background: WeakValueDictionary[str, object] = WeakValueDictionary()
 
     async def __aenter__(self) -> Self:
         return self
@@ -764,7 +771,7 @@ class EventLog(Store):
         checked_command(command)
         number = await self._send(run_id, command.key, self._encoding.encode(command, run_id))
         self.followers.wake(run_id)
-        if command.kind == DECIDE:
+        if command.kind in (DECIDE, DELIVER):
             info = await self.listed(run_id)
             await self.call_worker("" if info is None else info.row.worker)
         if command.kind in CARRIED:
@@ -775,6 +782,48 @@ class EventLog(Store):
                 with suppress(CommandConflictError):
                     await self.send(resumed, carried_over(command, run_id, number))
         return number
+
+    async def deliver(self, run_id: str, call_id: str, result: object, *, is_error: bool = False) -> None:
+        """Give the result of a call in the background, with or without a process that has the run.
+
+        A run that goes on adds it to its conversation at the next safe moment. For a paused one it is kept; one that
+        waits for results alone is then resumed by a process that has `work` or `recover_all`. The result of a tool that
+        still runs is dropped.
+
+        Args:
+            run_id: The id of the run, also of a paused one that was resumed since.
+            call_id: The id of the call, or its idempotency key: ``call_id`` and ``idempotency_key`` of `ToolContext`.
+                One that the run does not have in the background yet waits for it.
+            result: What a tool may return.
+            is_error: Whether the call has failed.
+
+        Raises:
+            CommandConflictError: The call has a result: the first one counts.
+            ExecutionFailedError: The result has no JSON form.
+            LogError: There is no such run, or it has ended.
+
+        Example:
+            >>> import asyncio
+            >>> from rxworker import Worker, tool
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel, call
+            >>> from rxworker.tools import ToolContext
+            >>> @tool
+            ... async def order(what: str, context: ToolContext) -> str:
+            ...     context.later()
+            >>> async def main() -> None:
+            ...     log = MemoryLog()
+            ...     model = ScriptedModel([call("order", what="tea"), "It is ordered.", "It is here."])
+            ...     run = Worker(model, tools=[order], log=log).run("Order tea.")
+            ...     async for record in run:
+            ...         if record.event.__class__.__name__ == "BackgroundStart":
+            ...             await log.deliver(run.id, record.event.background.id, "a parcel")
+            ...     print((await run).text)
+            >>> asyncio.run(main())
+            It is here.
+        """
+        content = to_content(result, call_id)
+        await self.send(run_id, deliver_command(DeliveredResult(call_id, content, is_error)))
 
     async def commands(self, run_id: str, after: int = 0) -> AsyncGenerator[Command, None]:
         """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""

@@ -51,6 +51,7 @@ from rxworker.log.values import (
     RunRow,
     decisions_in,
     first_id,
+    is_woken,
     resumed_id,
 )
 from rxworker.state import fold_run
@@ -340,11 +341,12 @@ class RunSource:
                         self.pending.defer(nested, now)
 
     async def _is_due(self, info: RunInfo) -> bool:
-        """Whether a paused run was decided about and not resumed; of other runs, nothing is left to check."""
+        """Whether a paused run was decided about, or is woken by a result, and not resumed; true for other runs."""
         if info.status != "paused":
             return True
-        decided = decisions_in(await self.log.sent(info.run_id))
-        if not decided:
+        sent = await self.log.sent(info.run_id)
+        decided = decisions_in(sent)
+        if not decided and not is_woken(info.row, sent):
             return False
         resumed = await self.log.info(resumed_id(info.run_id))
         if resumed is not None and resumed.last_seq:
@@ -354,7 +356,7 @@ class RunSource:
             self.pending.defer(info.run_id, resumed.lease_until)
             return False
         # The process that has decided is about to resume the run. A clock may be wrong, so this is waited for once.
-        now, seconds = time.time(), decided[0].data.get("reserved", 0.0)
+        now, seconds = time.time(), decided[0].data.get("reserved", 0.0) if decided else None
         if isinstance(seconds, float) and info.run_id not in self._left:
             until = min(decided[0].time, now) + seconds
             if until > now:

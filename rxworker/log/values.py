@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
+from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input, to_messages
 from rxworker.messages.settings import check_number, check_type
 from rxworker.messages.usage import Usage
@@ -89,7 +90,7 @@ def moment_of(name: str, given: datetime | float, since: float = 0.0) -> float:
     return since + given
 
 
-CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned", "ignored"]
+CommandKind: TypeAlias = Literal["send", "deliver", "pause", "cancel", "decide", "returned", "ignored"]
 
 When: TypeAlias = Literal["now", "turn", "end"]
 """When a message that is sent to a run is delivered.
@@ -100,6 +101,8 @@ would end.
 
 DECIDE: Literal["decide"] = "decide"
 """The kind and the key of the command that decides about a paused run."""
+DELIVER: Literal["deliver"] = "deliver"
+"""The kind of the command that delivers the result of a call in the background."""
 DISMISS = "dismiss"
 """The field of its data with the reason, if it is not to be resumed."""
 
@@ -140,6 +143,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
             name, and carries no permission up to that record.
         held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last
             response. They are not exported, and are gone as soon as the hooks have seen them.
+        wakes: Whether it is paused for the results of calls in the background alone: one that is delivered resumes it.
         end: The number of the record with which it ended, if annotations follow it; otherwise 0.
         began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
@@ -174,6 +178,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     allowed: tuple[tuple[str, str], ...] = ()
     imported: int = 0
     held: dict[int, ToolResult] = {}
+    wakes: bool = False
     end: int = 0
     began: float = 0.0
     ended: float = 0.0
@@ -293,9 +298,9 @@ class Command(Struct, frozen=True, omit_defaults=True):
     """A request to a run.
 
     Attributes:
-        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause; ``returned``, of a process that
-            was taken for dead. ``ignored`` is a stored one that no run can take, with its ``kind`` and the ``reason``
-            as its data.
+        kind: ``send`` a message, ``deliver`` the result of a call in the background, ``pause``, ``cancel``, or
+            ``decide`` about a pause; ``returned``, of a process that was taken for dead. ``ignored`` is a stored one
+            that no run can take, with its ``kind`` and the ``reason`` as its data.
         data: The rest, as JSON.
         key: Two commands of a run cannot have the same key; empty for any number of them.
         number: Its number among the commands of the run, from 1; given by the log.
@@ -338,6 +343,22 @@ class SentMessages(Struct, frozen=True, omit_defaults=True):
     when: When | None = None
 
 
+class DeliveredResult(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The data of a ``deliver`` command: the result of a call in the background.
+
+    Attributes:
+        id: Which call, as in `BackgroundCall`.
+        content: The result for the model.
+        is_error: Whether the call failed.
+        seconds: How long it ran; 0 where that is not known.
+    """
+
+    id: str
+    content: ResultContent
+    is_error: bool = False
+    seconds: float = 0.0
+
+
 def checked_command(command: Command) -> Command:
     """The command, if a run can take it.
 
@@ -367,6 +388,8 @@ def checked_command(command: Command) -> Command:
     try:
         read = msgspec.convert(msgspec.to_builtins(command), Command)
         sent = msgspec.convert(read.data if kind == "send" else {}, SentMessages)
+        if kind == "deliver":
+            msgspec.convert(read.data, DeliveredResult)
         if not is_storable(read.key or DECIDE):
             raise TypeError(f"the key is {read.key!r:.60}")
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
@@ -459,6 +482,15 @@ def withdraw_command(id: str) -> Command:  # noqa: A002 - what it is
     return Command("send", {"withdraws": id})
 
 
+def deliver_command(delivery: DeliveredResult) -> Command:
+    """The command that delivers a result. All for one call have one key, so that the log takes the first.
+
+    >>> deliver_command(DeliveredResult("call_1", "done")).key
+    'deliver-call_1'
+    """
+    return Command(DELIVER, msgspec.to_builtins(delivery), key=f"{DELIVER}-{delivery.id}")
+
+
 def returned_command(epoch: int) -> Command:
     """The command of a process that lost a run while it was suspended, and goes on: it did not die.
 
@@ -489,6 +521,15 @@ def is_storable(name: str) -> bool:
     return bool(name) and "\0" not in name and not any("\ud800" <= one <= "\udfff" for one in name)
 
 
+def is_woken(row: RunRow, commands: Iterable[Command]) -> bool:
+    """Whether a paused run waits for the results of calls in the background alone, and one is delivered.
+
+    >>> is_woken(RunRow("paused", wakes=True), [Command("deliver")])
+    True
+    """
+    return row.wakes and any(one.kind == DELIVER for one in commands)
+
+
 def decisions_in(commands: Iterable[Command]) -> list[Command]:
     """The commands that decide about a paused run, without those that dismiss it.
 
@@ -498,19 +539,20 @@ def decisions_in(commands: Iterable[Command]) -> list[Command]:
     return [one for one in commands if one.kind == DECIDE and DISMISS not in one.data]
 
 
-CARRIED: frozenset[CommandKind] = frozenset({"send", "cancel"})
+CARRIED: frozenset[CommandKind] = frozenset({"send", "deliver", "cancel"})
 """The commands that a run which resumes a paused one takes over from it."""
 
 
 def carried_over(command: Command, paused: str, number: int) -> Command:
     """A command to a paused run, for the run that resumes it.
 
-    Its key is the same from each process that sends it on, so that it counts once.
+    Its key is the same from each process that sends it on, so that it counts once. A result keeps that of its call.
 
     >>> carried_over(Command("cancel"), "run-1", 2).key
     'run-1:2'
     """
-    return replace(command, key=f"{paused}:{number}", number=0, time=0.0)
+    key = command.key if command.kind == DELIVER else f"{paused}:{number}"
+    return replace(command, key=key, number=0, time=0.0)
 
 
 def resumed_id(run_id: str) -> str:

@@ -77,6 +77,11 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
     return Command(DECIDE, data, key=DECIDE)
 
 
+def wake_command() -> Command:
+    """The command that resumes a run which waits for results alone; a decision that is stored before counts instead."""
+    return Command(DECIDE, msgspec.to_builtins(StoredDecision(())), key=DECIDE)
+
+
 def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
     """What a ``decide`` command contains; ``None`` if there is none, or if it dismisses the run.
 
@@ -87,6 +92,7 @@ def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
     return read_stored(found[0].data) if found else None
 
 
+IMPORTED = "The run was imported: no hook and no person has agreed to the call here."
 VERSION = 3
 """The version of a saved run that is written.
 
@@ -250,6 +256,9 @@ def resume_turn(
     resume = replace(
         RunResume(**shared_fields(paused, RunResume)),
         pause=left,
+        background=tuple([replace(each, reason=IMPORTED) for each in paused.background])
+        if paused.is_foreign
+        else paused.background,
         resumes=paused.run_id,
         traceparent=traceparent or paused.traceparent,
         output_format=output_format,

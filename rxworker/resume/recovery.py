@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError, describe
+from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -50,12 +50,11 @@ from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import numbered
 from rxworker.log.format import Private
 from rxworker.log.values import Command, returned_in
-from rxworker.messages import StopKind, ToolCall, ToolResult
-from rxworker.messages.settings import awaited
+from rxworker.messages import StopKind, ToolResult
 from rxworker.resume.stored import LoadedRun
 from rxworker.state import RunState
-from rxworker.tools import Done, NotDone, Toolbox, Unknown
-from rxworker.tools.base import policy_of, reconcile_of
+from rxworker.tools import Done, NotDone, Toolbox
+from rxworker.tools.base import in_doubt
 from rxworker.tools.run import key_of
 from rxworker.turn.commands import reason_in
 from rxworker.turn.context import TurnScope
@@ -252,7 +251,7 @@ async def _look(
             kept = stored.kept.get(starts.get(place, 0))
             found = NotDone()  # where its tool can go on with it
             if kept is None:
-                found = await _in_doubt(call, key_of(call, place, key), tools)
+                found = await in_doubt(tools.get(call.name), call, key_of(call, place, key))
             if isinstance(found, NotDone):
                 agreed = stored.agreed.get(starts.get(place, 0), Private())
                 begun = decided[place].begun if place in decided else None
@@ -296,23 +295,6 @@ def _in_question(stored: LoadedRun, scope: TurnScope, unknown: dict[int, str], o
         refused=dict(sorted((scope.pause.refused | scope.answered).items())),
     )
     return Continuation([RunPause(pause)])
-
-
-async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone | Unknown:
-    """Whether a call that was running had its effect."""
-    tool = tools.get(call.name)
-    if tool is not None and (policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)):
-        return NotDone()  # it may run again, with the same key
-    reconcile = reconcile_of(tool)
-    if reconcile is None or isinstance(call.input, str):
-        return Unknown()
-    try:
-        found = await awaited(reconcile(key, call.input))
-    except Exception as error:
-        return Unknown(f"its reconcile function raised {describe(error)}")
-    if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        return Unknown(f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()")
-    return found
 
 
 def _is_answered(state: RunState) -> bool:

@@ -26,6 +26,7 @@ from rxworker.events import (
     ToolStop,
     TurnStart,
 )
+from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow, with_figures
@@ -308,6 +309,7 @@ def row_of(state: RunState, row: RunRow) -> RunRow:
     return replace(
         with_figures(row, state),
         status=status,
+        wakes=state.pause is not None and state.pause.hook == BACKGROUND,
         reason=row.reason if status == "queued" else reason,  # when it is due
         cause=state.cause,
     )

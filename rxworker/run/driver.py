@@ -54,6 +54,7 @@ from rxworker.tools.coroutines import Emitter, cut_off
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, TurnScope, end_reports
+from rxworker.turn.rejoin import take_up
 from rxworker.turn.result import Paused, RunResult, T_co, result_of
 from rxworker.turn.stages import perform_turn
 
@@ -229,7 +230,10 @@ class RunDriver(Generic[T_co]):
             self._stop, self._stops_after_turn = RunCancelledError(reason), after_turn
         elif after_turn or not self._stops_after_turn:
             return
-        if not after_turn:
+        if after_turn:
+            self._context.background.is_stopping = True
+            self._context.background.ring()
+        else:
             self._stop_now()
 
     def hand_over(self, reason: str, seconds: float) -> None:
@@ -308,6 +312,8 @@ class RunDriver(Generic[T_co]):
             if journal.writer is not None and journal.state.status == "paused":
                 return None  # a recovered run that needs a decision about a call
             self._start_timer()
+            if self._context.background.is_carried:
+                await take_up(self._context)
             if commands is not None:
                 commands.start()
             ACCOUNT.set(RunAccount(self._context))

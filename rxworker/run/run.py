@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError, nearest
-from rxworker.events import Event, Record, SharedStateChange
+from rxworker.events import Event, Record, RunResume, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.hub import when_idle
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import release_shielded
-from rxworker.log.values import Command, When, checked_command, checked_when, to_sent
+from rxworker.log.values import Command, DeliveredResult, When, checked_command, checked_when, to_sent
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.message import Input
 from rxworker.operators import partial_values
@@ -29,6 +29,7 @@ from rxworker.run.shutdown import GRACE
 from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
+from rxworker.tools.results import to_content
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.turn.gate import gate_events, gates_of
@@ -138,7 +139,10 @@ class Run(Generic[T_co]):
         if stored is not None:
             stored.attach(context, scope)
         self.first_seq = journal.hub.last_seq + 1
-        first, shared = begin.first, journal.state.shared_state
+        state, background = journal.state, context.background
+        first, shared = begin.first, state.shared_state
+        background.journal = journal
+        background.is_carried = bool(state.background or (isinstance(first[0], RunResume) and first[0].background))
         if self.first_seq == 1 and begin.shared_state is not None:
             shared = checked_json(begin.shared_state)
             first = (first[0], SharedStateChange("replace", "", shared), *first[1:])
@@ -146,8 +150,9 @@ class Run(Generic[T_co]):
         if writer is not None:
             if scope.answered and self.first_seq == 1:
                 writer.keep_answers(scope.answered)
-            commands = CommandReader(
-                writer, journal.run_id, context.mailbox, context.pause_request, self._cancel, context.worker.mapped
+            commands = background.commands = CommandReader(
+                *(writer, journal.run_id, context.mailbox, context.pause_request, self._cancel),
+                *(context.worker.mapped, background.arrive),
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
@@ -496,6 +501,37 @@ class Run(Generic[T_co]):
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
         return messages
+
+    def deliver(self, call_id: str, result: object, *, is_error: bool = False) -> None:
+        """Give the result of a call in the background, in place of its tool, which is cancelled if it runs here.
+
+        The first result of a call counts; see `EventLog.deliver` for other processes.
+
+        Args:
+            call_id: The id of the call, or its idempotency key.
+            result: What a tool may return.
+            is_error: Whether the call has failed.
+
+        Raises:
+            LocalProtocolError: The run has ended, or this was called outside its event loop.
+            ExecutionFailedError: The result has no JSON form.
+        """
+        self._check_loop("deliver")
+        if not self._driver.is_open:
+            raise LocalProtocolError("this run has ended: log.deliver(...) delivers to a paused one", page="tools")
+        self._context.background.deliver(DeliveredResult(call_id, to_content(result, call_id), is_error))
+
+    def cancel_call(self, call_id: str, *, reason: str = "cancelled by the caller") -> None:
+        """Cancel a call in the background. The model reads that it was cancelled, with the reason.
+
+        Args:
+            call_id: As for ``deliver``.
+            reason: The reason.
+
+        Raises:
+            LocalProtocolError: As for ``deliver``.
+        """
+        self.deliver(call_id, f"This call was cancelled: {reason}", is_error=True)
 
     def cancel(
         self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"

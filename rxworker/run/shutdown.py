@@ -20,6 +20,7 @@ from rxworker.transport.answer import settle_cancellations
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount, settle
 from rxworker.turn.context import RunContext, TurnScope, continues, ignore, request_of
+from rxworker.turn.rejoin import cancel_calls
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -42,12 +43,14 @@ async def shut_down(context: RunContext, error: Exception) -> None:
     cause, reason = cause_of(error), reason_of(error)
     raised: BaseException | None = None
     try:
+        await context.background.stop()
         await _settle(context)
     except asyncio.CancelledError as cancelled:
         raised = cancelled  # the event loop is closing: no hook is skipped for that
     raised = _close_response(context, reason, emit) or raised
     for event in call_ends(context.journal.state, cause):
         emit(event)
+    await cancel_calls(context, emit)
     ACCOUNT.set(RunAccount(context))  # the run may have been cut short before its turns
     raised = await _notify_hooks(context, cause, reason, error) or raised
     await end_children(context)
@@ -67,6 +70,7 @@ async def leave(context: RunContext, error: Exception) -> None:
         context: The run.
         error: The error of the log, after which nothing is emitted; or that of a hand-over.
     """
+    await context.background.stop()
     await _settle(context)
     await end_children(context)
     state = context.journal.state

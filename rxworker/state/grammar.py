@@ -1,8 +1,9 @@
 """The grammar of events and records: the rules that every watcher relies on. Pure.
 
 Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call names its tool, and no
-event follows the terminal status. A turn stops once, after its tools. Nothing follows the last record of a run, except
-that a watcher is detached, or that the run is annotated, resumed or put back. Records are numbered without gaps.
+event follows the terminal status. A turn stops once, after its tools. A call in the background has its result before
+its run stops. Nothing follows the last record of a run, except that a watcher is detached, or that the run is
+annotated, resumed or put back. Records are numbered without gaps.
 
 A response is before its start, open, or over. A block is open from its start to its stop or abort, and its index is not
 used again. A second ``Status(STARTED)`` retracts the events before it, so it begins the response again; the open blocks
@@ -214,6 +215,7 @@ class RunGrammar:
         # By their ids and places: the calls that run, and those that have ended, whose results are still to come.
         self._running: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
+        self._background: set[str] = set()
         self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
         self._over: str | None = None
         self._is_cut = False  # its process has ended, and nothing of the response has come since
@@ -251,9 +253,18 @@ class RunGrammar:
                 yield from self._no_tools(name)
             case events.ToolStart() | events.ToolProgress() | events.ToolStop() | events.ToolOutput():
                 yield from self._tool(event)
+            case events.BackgroundStart(background=call):
+                self._background.add(call.id)
+            case events.BackgroundProgress(id=id) | events.BackgroundStop(id=id):
+                if id not in self._background:
+                    yield f"{name} of {id}, which is not in the background"
+                if isinstance(event, events.BackgroundStop):
+                    self._background.discard(id)
             case events.RunStart() | events.RunResume():
                 self._over = None
-                self._in_turn = None if isinstance(event, events.RunResume) else False
+                is_resumed = isinstance(event, events.RunResume)
+                self._in_turn = None if is_resumed else False
+                self._background = {each.id for each in event.background} if is_resumed else set()
             case events.RunRecover():
                 # What its process has left open is retracted, started again, or goes on.
                 self._running.clear()
@@ -266,6 +277,11 @@ class RunGrammar:
                 if isinstance(event, events.RunAbort):
                     # A response that was broken off has no status.
                     yield from self._response.retract()
+                    self._background.clear()
+                elif isinstance(event, events.RunStop):
+                    yield from [
+                        f"call {call} is still in the background at {name}" for call in sorted(self._background)
+                    ]
                 self._over = name
                 self._in_turn = False
                 if isinstance(event, events.RunPause):  # what waits for an answer goes on

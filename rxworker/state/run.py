@@ -24,6 +24,8 @@ from msgspec.structs import replace
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BackgroundStart,
+    BackgroundStop,
     BlockAbort,
     ConversationCompact,
     ConversationReplace,
@@ -104,6 +106,7 @@ def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
 
 CUT_OFF = "This call was not run: the response was cut off by a message before its end."
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
+FORKED = "The run was forked while this call went on."
 MAX_CYCLE = 8
 """How many different rounds a cycle may have."""
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
@@ -254,7 +257,12 @@ def _run_stop(state: RunState, _: RunStop) -> RunState:
 def _run_abort(state: RunState, event: RunAbort) -> RunState:
     state = _end_calls(settle(state))
     return replace(
-        state, status="aborted", cause=event.cause, reason=event.reason, conversation=repair(state.conversation)
+        state,
+        status="aborted",
+        cause=event.cause,
+        reason=event.reason,
+        conversation=repair(state.conversation),
+        background=(),
     )
 
 
@@ -401,6 +409,26 @@ def _tool_output(state: RunState, event: ToolOutput) -> RunState:
     return _tool_events(state, (ToolStop(event.result, place=event.place),))
 
 
+def _background_start(state: RunState, event: BackgroundStart) -> RunState:
+    call = event.background
+    others = tuple([each for each in state.background if each.id != call.id])
+    if len(others) == len(state.background):  # its turn has its result: no process makes it again for the turn
+        state = _tool_events(state, (ToolStop(call.placeholder, place=call.place),))
+    return replace(state, background=(*others, call))
+
+
+def _background_stop(state: RunState, event: BackgroundStop) -> RunState:
+    seconds, durations = event.seconds, state.tool_durations
+    return replace(
+        state,
+        background=tuple([each for each in state.background if each.id != event.id]),
+        delivered=(*state.delivered, event.id),
+        tool_errors=state.tool_errors + event.result.is_error,
+        tool_seconds=state.tool_seconds + seconds,
+        tool_durations=with_duration(durations, seconds) if seconds else durations,
+    )
+
+
 def _put(calls: list[CallState], by_id: dict[str, list[int]], at: int | None, each: CallState, state: RunState) -> None:
     """The state of a call. One that no complete response has made is left out: it has its answer."""
     if at is not None:
@@ -485,7 +513,9 @@ def _limit_reached(state: RunState, event: LimitReached) -> RunState:
 
 
 def _fork(state: RunState, event: Fork) -> RunState:
-    return replace(state, labels=event.labels)
+    # What is delivered from outside goes to the run that has begun the call, and so does what its process returns.
+    background = tuple([replace(each, is_delivered=False, reason=FORKED) for each in state.background])
+    return replace(state, labels=event.labels, background=background)
 
 
 # The turn events that are missing here are for watchers, and change nothing.
@@ -504,6 +534,8 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     AttemptRetract: _attempt_retract,
     MessageAdd: _message_add,
     ToolOutput: _tool_output,
+    BackgroundStart: _background_start,
+    BackgroundStop: _background_stop,
     ConversationReplace: _conversation_replace,
     ConversationCompact: _conversation_compact,
     SharedStateChange: _shared_state_change,

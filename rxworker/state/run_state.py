@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.events import PauseState
+from rxworker.events.pause import BackgroundCall
 from rxworker.messages import (
     Conversation,
     Json,
@@ -102,6 +103,8 @@ class RunState(Struct, frozen=True):
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
         output_format: The form of the answer, if a type was requested.
         labels: The labels of the run, as in `rxworker.events.RunStart`.
+        background: The calls in the background that have no result yet, in the order in which they went there.
+        delivered: The ids of those that have their results.
     """
 
     status: RunStatus = "new"
@@ -141,6 +144,8 @@ class RunState(Struct, frozen=True):
     shared_state: Json = None
     output_format: OutputFormat | None = None
     labels: dict[str, str] = field(default_factory=dict[str, str])
+    background: tuple[BackgroundCall, ...] = ()
+    delivered: tuple[str, ...] = ()
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

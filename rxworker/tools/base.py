@@ -21,14 +21,14 @@ from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, ExecutionFailedError
+from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
 from rxworker.events import Custom, CustomEvent, Record, SharedStateChange
 from rxworker.events.arguments import text_parameter
 from rxworker.events.form import check_form
-from rxworker.events.pause import Begun, Question
-from rxworker.messages import Json, JsonObject, ToolMeta, ToolResult
+from rxworker.events.pause import AtEnd, Begun, Question
+from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import NAME, ResultContent
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import awaited, check_number
 from rxworker.state.shared_state import change_to, checked_json
 from rxworker.tools.custom_types import to_json_value
 
@@ -126,6 +126,10 @@ class QuestionError(
         self.begun = begun
 
 
+class LaterError(BaseException):  # as `QuestionError`
+    """Leaves a tool whose result is delivered from outside."""
+
+
 class ToolContext:
     """One call, as the tool that serves it sees it. Made by the loop of a run.
 
@@ -211,6 +215,24 @@ class ToolContext:
                 "choices"
             )
         raise QuestionError(Begun(state, question))
+
+    def detach(self) -> None:
+        """Let the call go on in the background: the turn goes on, and the result comes as a message when there is one.
+
+        It may be called from any thread. It does nothing if the call is in the background already, has ended, or was
+        made by a hook, an executor of ``call_tools``, or the program. Afterwards the tool can have no question.
+        """
+
+    def later(self) -> NoReturn:
+        """Leave the tool: the result is delivered from outside, by `EventLog.deliver` or `Run.deliver`.
+
+        It is delivered by ``call_id``, or by ``idempotency_key`` where a provider repeats ids of calls.
+        Until then the call is in the background, and no process runs it.
+
+        Raises:
+            LaterError: Always. Let it pass.
+        """
+        raise LaterError
 
     @property
     def is_left(self) -> bool:
@@ -337,6 +359,10 @@ class ToolPolicy(Struct, frozen=True):
         max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left
             out, with a note. Pictures and documents are kept whole or left out: together they may have a hundred times
             as many characters of base64. ``None`` sends everything.
+        background: Whether its calls go on in the background: at once (``True``), never by themselves (``False``), or
+            those that take longer than so many seconds.
+        at_end: What becomes of a call in the background when the model has ended its answer: the run waits for the
+            result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``).
     """
 
     timeout: float | None = None
@@ -345,14 +371,17 @@ class ToolPolicy(Struct, frozen=True):
     requires_approval: bool = False
     barrier: bool = False
     max_output: int | None = MAX_OUTPUT
+    background: bool | float = False
+    at_end: AtEnd = "wait"
 
     @property
     def starts_early(self) -> bool:
         """Whether a call may start while the model still streams.
 
-        It has no effects, may run beside others and needs no approval.
+        It has no effects, may run beside others, needs no approval, and does not go into the background at once.
         """
-        return self.effect == "pure" and not self.barrier and not self.requires_approval
+        alone = self.barrier or self.requires_approval or self.background is True
+        return self.effect == "pure" and not alone
 
 
 class Tool(Protocol):
@@ -425,6 +454,28 @@ def reconcile_of(tool: Tool | None) -> Reconcile | None:
     return getattr(tool, "reconcile", None)
 
 
+async def in_doubt(tool: Tool | None, call: ToolCall, key: str) -> Reconciled:
+    """Whether a call had its effect whose process ended before its result was stored.
+
+    Args:
+        tool: The tool, if there is one.
+        call: The call.
+        key: Its idempotency key.
+    """
+    if tool is not None and (policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)):
+        return NotDone()  # it may run again, with the same key
+    reconcile = reconcile_of(tool)
+    if reconcile is None or isinstance(call.input, str):
+        return Unknown()
+    try:
+        found = await awaited(reconcile(key, call.input))
+    except Exception as error:
+        return Unknown(f"its reconcile function raised {describe(error)}")
+    if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        return Unknown(f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()")
+    return found
+
+
 def check_name(name: str) -> str:
     """The name of a tool, if every provider accepts it.
 
@@ -481,6 +532,13 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             "effect='idempotent' or effect='pure'"
         )
     check_number("max_output", policy.max_output, least=1, whole=True, optional=True)
+    after: object = policy.background
+    if not isinstance(after, bool):
+        check_number("background", after, least=0, optional=False)
+        if not after:
+            raise ConfigurationError("background=0: give True for at once, False for never, or seconds above 0")
+    if policy.at_end not in typing.get_args(AtEnd):
+        raise ConfigurationError(f"at_end={policy.at_end!r}: give one of {typing.get_args(AtEnd)}")
     return USUAL if policy == USUAL else policy
 
 

@@ -34,6 +34,7 @@ from reactivex.disposable import Disposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, ToolError, describe
+from rxworker.events.pause import AtEnd
 from rxworker.messages import CachePoint, ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent, TextFormat
 from rxworker.messages.settings import check_names
@@ -441,6 +442,9 @@ class ToolSettings(TypedDict, total=False):
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         requires_approval: Whether a person must approve each call; the run pauses before it.
         max_output: Characters of a result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
+        background: Whether a call goes on in the background, so that the model does not wait for it: ``True``, or after
+            so many seconds; see `ToolPolicy`.
+        at_end: ``wait``, ``wake`` or ``cancel``: what becomes of it when the model has ended its answer.
         strict: Whether the provider holds the model to the schema.
         cache_control: A mark: the provider may cache everything up to this tool.
         defer_loading: Whether the model sees the tool only after a tool search has found it.
@@ -465,6 +469,8 @@ class ToolSettings(TypedDict, total=False):
     barrier: bool
     requires_approval: bool
     max_output: int | None
+    background: bool | float
+    at_end: AtEnd
     strict: bool
     cache_control: CachePoint | None
     defer_loading: bool

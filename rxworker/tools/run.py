@@ -50,16 +50,16 @@ from rxworker.errors import (
     ToolTimeoutError,
     describe,
 )
-from rxworker.events import Custom, LoopHold, PausedCall, Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events import BackgroundStart, Custom, LoopHold, PausedCall, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
-from rxworker.events.pause import QUESTION
+from rxworker.events.pause import QUESTION, BackgroundCall
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.settings import awaited, check_type
 from rxworker.operators.kernel import Operator
 from rxworker.redact import without_secrets
-from rxworker.tools.base import QuestionError, SharedState, Tool, ToolContext, ToolPolicy, policy_of
+from rxworker.tools.base import LaterError, QuestionError, SharedState, Tool, ToolContext, ToolPolicy, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.cancellation import TooLateError, at_work, stop_all, within
 from rxworker.tools.coroutines import Following, Rest, following
@@ -67,7 +67,7 @@ from rxworker.tools.results import change_texts, clean, must_pass, to_result, tr
 from rxworker.tools.toolbox import Toolbox
 from rxworker.watchdog import watched
 
-ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold | Custom
+ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold | Custom | BackgroundStart
 Emit: TypeAlias = Callable[[ToolEvent], None]
 """Receives the start, the progress and the end of each call."""
 Forwarder: TypeAlias = Callable[[str, Record], None]
@@ -79,6 +79,9 @@ encode_sorted = Encoder(order="sorted").encode
 
 CallEnd: TypeAlias = FinishedCall | PendingCall
 """What becomes of a call that runs."""
+
+
+NOT_DELIVERABLE = "nothing here can deliver the result of this call later"
 
 
 def ignore(event: ToolEvent) -> None:
@@ -106,6 +109,8 @@ class CallScope(Struct, frozen=True):
             `ToolStop`.
         start_task: Starts the task of a call.
         tasks: The tasks of calls that were discarded and still clean up.
+        background: Takes a call that goes into the background, and whether its result is delivered from outside; from
+            then on its events. ``None``: none can.
     """
 
     key: str = ""
@@ -118,6 +123,7 @@ class CallScope(Struct, frozen=True):
     can_ask: bool = False
     start_task: Callable[[Coroutine[object, None, CallEnd]], asyncio.Task[CallEnd]] = asyncio.create_task
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    background: Callable[[RunningCall, bool], BackgroundCall] | None = None
 
 
 NO_SCOPE = CallScope()
@@ -139,9 +145,17 @@ class RunningCall:
         is_running: Whether its end was not emitted since.
         is_wanted: Whether its events are still emitted.
         task: The task in which it runs, where it has one of its own.
+        line: The context of the present attempt.
+        limiter: What it leaves when it ends, or goes into the background.
+        on_detach: Takes its outcome when it goes into the background. A call that began early has none until it is
+            taken; `detach_as` holds until then whether its result is delivered from outside.
+        background: The call in the background, if it is there.
     """
 
-    __slots__ = ("each", "emit", "has_started", "is_running", "is_wanted", "scope", "task", "tool")
+    __slots__ = (
+        *("background", "detach_as", "each", "emit", "has_started", "is_running", "is_wanted", "limiter", "line"),
+        *("on_detach", "scope", "task", "tool"),
+    )
 
     task: asyncio.Task[CallEnd]
 
@@ -152,6 +166,39 @@ class RunningCall:
         self.tool: Tool | None = None
         self.has_started = self.is_running = False
         self.is_wanted = True
+        self.on_detach: Callable[[RunningCall, CallEnd], None] | None = None
+        self.detach_as: bool | None = None
+        self.line: ToolContext | None = None
+        self.limiter: Limiter | None = None
+        self.background: BackgroundCall | None = None
+
+    def detach(self, is_delivered: bool = False) -> bool:
+        """Let the call go on in the background; its turn has a placeholder as its result.
+
+        Args:
+            is_delivered: Whether its result is delivered from outside.
+
+        Returns:
+            Whether it goes on there.
+        """
+        into = self.scope.background
+        if into is None:
+            return False
+        if self.background is not None:
+            if is_delivered:
+                self.report(BackgroundStart(replace(self.background, is_delivered=True)))
+        elif self.on_detach is None:
+            self.detach_as = bool(self.detach_as) or is_delivered
+        elif self.is_running and not self.task.cancelling():
+            emit = self.emit
+            self.background = into(self, is_delivered)
+            result = self.background.placeholder
+            emit(BackgroundStart(self.background))
+            emit(ToolStop(result, place=self.each.place))
+            if self.limiter is not None:
+                self.limiter.leave()
+            self.on_detach(self, FinishedCall(self.each, result, self.tool, is_final=True))
+        return True
 
     def is_of(self, each: PausedCall) -> bool:
         """Whether it is this very call: the same id, tool and arguments."""
@@ -175,7 +222,7 @@ class _Line(ToolContext):
     same.
     """
 
-    __slots__ = ("_home", "_loop", "_running", "_scope")
+    __slots__ = ("_home", "_loop", "_running")
 
     def __init__(self, running: RunningCall, loop: asyncio.AbstractEventLoop) -> None:
         call, scope = running.each.call, running.scope
@@ -186,7 +233,6 @@ class _Line(ToolContext):
         self.begun = running.each.begun
         self.can_ask = scope.can_ask
         self._running = running
-        self._scope = scope
         self._loop = loop
         self._home = threading.get_ident()
         self._shared = SharedState() if scope.shared is None else scope.shared
@@ -194,16 +240,16 @@ class _Line(ToolContext):
     @property
     def idempotency_key(self) -> str:
         # Computed at its first use: few tools use it, and a digest costs a tenth of a short call.
-        return key_of(self._running.each.call, self._running.each.place, self._scope.key)
+        return key_of(self._running.each.call, self._running.each.place, self._running.scope.key)
 
     @property
     def is_left(self) -> bool:
-        is_left = self._scope.is_left
+        is_left = self._running.scope.is_left
         return is_left is not None and is_left()
 
     async def keep(self, state: Json, progress: object = None) -> None:
-        scope = self._scope
-        if scope.keep is not None:
+        scope = self._running.scope
+        if scope.keep is not None and self._running.background is None:
             scope.keep(self._running.each.place, state)
         self.progress(progress)
         if scope.barrier is not None:
@@ -224,12 +270,21 @@ class _Line(ToolContext):
             event = value if is_event else ToolProgress(self.call_id, value, self._running.each.place)
             self._running.report(event)
 
+    def detach(self) -> None:
+        if self.cancelled:
+            return
+        if threading.get_ident() == self._home:
+            self._running.detach()
+        else:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._running.detach)
+
     def note_hold(self, seconds: float) -> None:
         self._running.report(LoopHold("tool", self.tool, seconds))
 
     def _relay(self, record: Record) -> None:
         if self._running.is_wanted:
-            self._scope.relay(self.call_id, record)
+            self._running.scope.relay(self.call_id, record)
 
 
 def key_of(call: ToolCall, place: int, scope: str) -> str:
@@ -275,7 +330,7 @@ async def attempts(
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
-        line = _Line(running, loop)
+        line = running.line = _Line(running, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = call.name, line.close
@@ -287,7 +342,8 @@ async def attempts(
         except BaseException as error:
             if not isinstance(error, Exception) and must_pass(error, task):
                 raise
-            if line.can_ask and isinstance(error, QuestionError):
+            can_leave = isinstance(error, QuestionError) and line.can_ask and running.background is None
+            if can_leave or (isinstance(error, LaterError) and running.scope.background is not None):
                 raise
             is_cancelled = task is None or task.cancelling() > cancels
             if is_cancelled and isinstance(error, asyncio.CancelledError):
@@ -300,6 +356,7 @@ async def attempts(
             left -= 1
         finally:
             line.close()
+            running.line = None  # which has the call
             if task is not None:
                 at_work.pop(task, None)
 
@@ -319,6 +376,8 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
         return ExecutionFailedError("what it waited for was cancelled", tool=call.name)
     if isinstance(error, QuestionError):
         return ExecutionFailedError(f"nothing here can answer: {error}", tool=call.name)
+    if isinstance(error, LaterError):
+        return ExecutionFailedError(NOT_DELIVERABLE, tool=call.name)
     return ExecutionFailedError(describe(error), tool=call.name)
 
 
@@ -411,14 +470,16 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         own_task: Whether it has a task that its creator ends with `stop_all`.
 
     Returns:
-        The call with its result, or with the question that its tool waits for.
+        The call with its result, or with the question that its tool waits for. Of a call in the background the limiter,
+        and its turn, have had the outcome before.
     """
     call, place, barrier = running.each.call, running.each.place, running.scope.barrier
     tool, policy = toolbox.find(call.name)
     if not limiter.enter_now(policy.barrier):
         await limiter.enter(policy.barrier)
         tool, policy = toolbox.find(call.name)  # tools come and go
-    running.tool = tool
+    running.tool, running.limiter = tool, limiter
+    timer: asyncio.TimerHandle | None = None
     try:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
@@ -427,6 +488,8 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         running.report(ToolStart(call, place))
         if barrier is not None and policy.effect != "pure":
             await barrier()
+        if policy.background is not False and own_task:
+            timer = _detach_after(loop, policy.background, running)
         is_error = True
         if tool is None:
             content = toolbox.missing(call.name)
@@ -450,6 +513,9 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
             except QuestionError as error:
                 asking = replace(running.each, begun=error.begun)
                 return PendingCall(asking, QUESTION, str(asking.question), is_required=True)
+            except LaterError:
+                running.detach(is_delivered=True)
+                return FinishedCall(running.each, ToolResult(call.id, "", name=call.name), tool)
         if is_error:
             content = change_texts(content, without_secrets)
         content = truncate(content, policy.max_output)
@@ -461,7 +527,19 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
             running.report(ToolStop(result, loop.time() - began, call.id, place, is_error, call.name))
         return FinishedCall(running.each, result, running.tool)
     finally:
-        limiter.leave()
+        if timer is not None:
+            timer.cancel()
+        if running.background is None:
+            running.limiter = None
+            limiter.leave()
+
+
+def _detach_after(loop: asyncio.AbstractEventLoop, after: float, running: RunningCall) -> asyncio.TimerHandle | None:
+    """Let a call go into the background at once (``True``), or after so many seconds."""
+    if after is True:
+        running.detach()
+        return None
+    return loop.call_later(after, running.detach)
 
 
 async def run_call(toolbox: Toolbox, call: ToolCall, scope: CallScope = NO_SCOPE, emit: Emit = ignore) -> ToolResult:
@@ -655,7 +733,10 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
         if type(item) is PausedCall:
             running = self._calls.take(item, self._emit)
             self._row.append(running)
+            running.on_detach = self._on_detach
             running.task.add_done_callback(partial(self._on_done, running))
+            if running.detach_as is not None:
+                running.detach(running.detach_as)
         else:
             self._emit(item)
 
@@ -680,6 +761,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
     def stop(self) -> Rest | None:
         """Cancel the calls that run. They report until they have ended, and no longer."""
         self._is_stopping = True
+        self._row = deque([each for each in self._row if each.background is None])
         for each in self._row:
             if not each.task.cancelling():
                 each.task.cancel()
@@ -695,11 +777,21 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             if each.task.done() and not each.task.cancelled():
                 _check(each.task.exception())
 
-    def _on_done(self, running: RunningCall, task: asyncio.Task[CallEnd]) -> None:
-        if self._is_stopping:
+    def _on_detach(self, running: RunningCall, outcome: CallEnd) -> None:
+        """A call goes into the background: its turn has the outcome."""
+        self._on_done(running, None, outcome)
+
+    def _on_done(
+        self, running: RunningCall, task: asyncio.Task[CallEnd] | None, outcome: CallEnd | None = None
+    ) -> None:
+        if self._is_stopping or (running.background is not None and task is not None):
             return
+        running.on_detach = None  # the calls that began early are kept, and would keep the pipe
         try:
-            if task.cancelled():
+            if task is None:
+                assert outcome is not None
+                self._outcomes[running] = outcome
+            elif task.cancelled():
                 # A tool that cancels its own task has failed, and the stream goes on.
                 paused = running.each
                 result = ToolResult(paused.call.id, "The tool cancelled itself.", True, paused.call.name)
@@ -716,7 +808,8 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             self._error = self._error or error
             if self._over is None and isinstance(error, Exception):
                 self._fail(error)  # the source goes on
-        running.emit = ignore  # the calls that began early are kept, and would keep the pipe
+        if task is not None:
+            running.emit = ignore
         if self._row and (self._error is None or not all(map(_has_ended, self._row))):
             return  # an error waits for the other calls: none of them is ended by it
         if self._over is not None and not self._over.done():
@@ -724,7 +817,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
 
 
 def _has_ended(running: RunningCall) -> bool:
-    return running.task.done()
+    return running.task.done() or running.background is not None
 
 
 def _check(error: BaseException | None) -> None:

@@ -195,7 +195,7 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     return context.journal.state.all_tool_calls + waiting < most
 
 
-def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
+def hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
     """What the calls of a turn share with each other and with their hooks."""
     journal, writer = context.journal, context.journal.writer
     if not scope.pause.key:
@@ -213,6 +213,7 @@ def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
         can_ask=not context.parents,
         start_task=partial(_start_task, context),
         tasks=context.tasks,
+        background=partial(context.background.begin, context.worker.hooks),
         hook_input=partial(context.hook_input, scope.variables),
         allows=context.allows,
         early=scope.early,
@@ -239,7 +240,7 @@ def _begin_call(context: RunContext) -> None:
 def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
     if scope.early is None:
         # With the barrier of the calls that are not pure, which begin there later.
-        shared = _hook_scope(context, scope)
+        shared = hook_scope(context, scope)
         scope.early = RunningCalls(context.worker.tools, shared, context.worker.parallel)
     return scope.early
 
@@ -312,9 +313,9 @@ def _pipe(
     context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall], executor: Executor | None
 ) -> Observable[Event]:
     """The calls of a turn through their operators."""
-    hooks, box, shared = context.worker.hooks, context.worker.tools, _hook_scope(context, scope)
-    if executor is not None:
-        run = following(partial(_Execute, context, shared, executor))
+    hooks, box, shared = context.worker.hooks, context.worker.tools, hook_scope(context, scope)
+    if executor is not None:  # what runs elsewhere is not in the background here
+        run = following(partial(_Execute, context, replace(shared, background=None), executor))
     else:
         run = run_begun(scope.early) if scope.early else run_tools(box, context.worker.parallel, shared)
     calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run)
@@ -402,7 +403,7 @@ class _Settle(Following[CallItem, Event]):
         elif type(item) is PausedCalls:
             self._by_caller = True
         elif type(item) is FinishedCalls:
-            _finish(self._context, self._scope, item)
+            finish_run(self._context, self._scope, item)
         elif type(item) is not PausedCall:
             self._emit(item)
 
@@ -441,7 +442,7 @@ def _pause(
         emit(RunPause(pause))
 
 
-def _finish(context: RunContext, scope: TurnScope, finished: FinishedCalls) -> None:
+def finish_run(context: RunContext, scope: TurnScope, finished: FinishedCalls) -> None:
     """Let the run end after this turn.
 
     Raises:

@@ -25,7 +25,18 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken
 from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.format import record_of
-from rxworker.log.values import CARRIED, Command, SentMessages, When, carried_over, send_command, withdraw_command
+from rxworker.log.values import (
+    CARRIED,
+    DELIVER,
+    Command,
+    DeliveredResult,
+    SentMessages,
+    When,
+    carried_over,
+    deliver_command,
+    send_command,
+    withdraw_command,
+)
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
@@ -33,6 +44,8 @@ from rxworker.turn.journal import NOT_WAITING, Mailbox, PauseRequest, not_delive
 
 logger = logging.getLogger("rxworker.worker")
 
+ArriveFn = Callable[[DeliveredResult, CommandTaken | None], None]
+"""Takes the result of a call in the background, and the record that its command is taken."""
 CancelFn = Callable[[str, int, bool], None]
 """Takes the reason for a cancellation, the number of its command, and whether the turn may end first."""
 
@@ -78,6 +91,7 @@ class CommandReader:
         pause_request: Takes the request to pause.
         cancel: Cancels the run.
         mapped: Changes the messages of other senders before they are recorded.
+        arrive: Takes the results of calls in the background.
     """
 
     def __init__(
@@ -88,6 +102,7 @@ class CommandReader:
         pause_request: PauseRequest,
         cancel: CancelFn,
         mapped: Callable[[Sequence[Message]], tuple[Message, ...]],
+        arrive: ArriveFn,
     ) -> None:
         self._log = writer.log
         self._barrier = writer.barrier
@@ -96,12 +111,14 @@ class CommandReader:
         self._pause_request = pause_request
         self._cancel = cancel
         self._mapped = mapped
+        self._arrive = arrive
         self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued: dict[str, asyncio.Future[None]] = {}
         self._withdrawing: set[asyncio.Task[None]] = set()
         self._storing: dict[str, asyncio.Task[None]] = {}
+        self._delivering: set[asyncio.Task[None]] = set()
 
     async def carry_over(self, paused: str) -> None:
         """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it.
@@ -220,6 +237,28 @@ class CommandReader:
             if token in self._sending or token in self._queued:
                 await self._log.send(self._run, withdraw_command(token))
 
+    def deliver(self, delivery: DeliveredResult) -> None:
+        """Deliver the result of a call in the background through the log, also after the run has paused."""
+        task = asyncio.ensure_future(self._store_delivery(delivery))
+        self._delivering.add(task)
+        task.add_done_callback(self._delivering.discard)
+
+    async def _store_delivery(self, delivery: DeliveredResult) -> None:
+        def failed(error: Exception) -> None:
+            logger.warning(
+                "the result of %s, a call in the background of %s, is not stored: %s",
+                delivery.id,
+                self._run,
+                reason_of(error),
+                extra={"run": self._run},
+            )
+            self._arrive(delivery, None)
+
+        # Another result of the call may have been faster, and the run may have ended.
+        with _reported(failed), suppress(RunStatusError, CommandConflictError):
+            await self._barrier()
+            await self._log.send(self._run, deliver_command(delivery))
+
     def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -275,6 +314,9 @@ class CommandReader:
                     return
                 queued = self._queued[sent.id] = self._mailbox.put(messages, taken, delivered, sent.when or "turn")
                 queued.add_done_callback(partial(self._leave_queue, sent.id))
+            case "deliver":
+                delivery = msgspec.convert(command.data, DeliveredResult)
+                self._arrive(delivery, CommandTaken(command.number, DELIVER))
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":

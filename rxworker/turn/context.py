@@ -52,6 +52,7 @@ from rxworker.tools import SharedState, Toolbox
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.run import CallScope, RunningCalls, run_call
 from rxworker.transport import Model, Retry
+from rxworker.turn.background import Background
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
@@ -170,6 +171,7 @@ class RunSettings:
         stages: The stages of a turn, in order.
         starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools
             itself.
+        on_unknown: What becomes of a call whose effect is not known, since its process has ended.
         takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of
             its own for it.
         map_input: Changes each message that is sent to the worker, before it is recorded.
@@ -187,6 +189,7 @@ class RunSettings:
     workspace: Path
     stages: Sequence[TurnStage]
     starts_early: bool
+    on_unknown: Literal["ask", "fail", "tell_model"]
     takes_up: bool
     map_input: Callable[[Message], Message] | None
 
@@ -281,6 +284,7 @@ class RunContext(Struct, frozen=True, eq=False):
         sent: The conversation of the request of each of the last `KEPT_TURNS`, by the number of the turn, if hooks have
             changed it for that request alone.
         mailbox: Messages that were sent to it while it runs.
+        background: Its calls in the background, and their results.
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
         commands: Reads the commands to a logged run.
@@ -303,6 +307,7 @@ class RunContext(Struct, frozen=True, eq=False):
     called: dict[str, None] = {}
     sent: dict[int, Conversation] = {}
     mailbox: Mailbox = field(default_factory=Mailbox)
+    background: Background = field(default_factory=Background)
     pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
     commands: CommandReader | None = None

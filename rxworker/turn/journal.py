@@ -261,11 +261,13 @@ class Mailbox(Struct, eq=False):
         interrupt: Ends the wait for a response, which a message that is sent ``now`` cuts off; ``None`` while there is
             none.
         is_interrupted: Whether that wait was ended, though the message may be withdrawn since.
+        changed: Set when messages come, while the run waits for them.
     """
 
     waiting: list[Queued] = []
     interrupt: Callable[[], None] | None = None
     is_interrupted: bool = False
+    changed: asyncio.Event | None = None
 
     def put(
         self,
@@ -287,6 +289,8 @@ class Mailbox(Struct, eq=False):
         self.waiting.append(Queued(messages, delivered, () if taken is None else (taken,), when))
         if when == "now":
             self.cut()
+        if self.changed is not None:
+            self.changed.set()
         return delivered
 
     def edit(
@@ -371,6 +375,7 @@ class PauseRequest(Struct, eq=False):
         reason: The reason, which is shown to users and not interpreted; ``None`` if no pause was requested. The run
             pauses at the next safe moment.
         number: The number of the command that requested it; 0 for none.
+        changed: Set by a request, while the run waits for one.
 
     >>> request = PauseRequest()
     >>> request.request("lunch")
@@ -382,11 +387,14 @@ class PauseRequest(Struct, eq=False):
 
     reason: str | None = None
     number: int = 0
+    changed: asyncio.Event | None = None
 
     def request(self, reason: str, number: int = 0) -> None:
         """Pause at the next safe moment."""
         self.reason = reason
         self.number = number
+        if self.changed is not None:
+            self.changed.set()
 
     def take(self, emit: Callable[[Event], None], pause: PauseState) -> None:
         """Pause now, at a safe moment, if a pause was requested."""

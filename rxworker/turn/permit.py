@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
-from rxworker.events import PausedCall, ToolOutput, ToolStart, ToolStop
+from rxworker.events import BackgroundStart, PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
 from rxworker.events.pause import CLIENT_TOOL, QUESTION
 from rxworker.events.turn import DISCARDED_EARLY
@@ -424,6 +424,8 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
                 if event is not item:
                     self._held.add(event.place)
                 item = event
+        elif type(item) is BackgroundStart:
+            self._apart.add(item.background.place)  # the hooks run for the result, which comes later
         elif type(item) is PendingCall and item.hook == QUESTION:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)

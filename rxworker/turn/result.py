@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import PauseState
+from rxworker.events.pause import BackgroundCall
 from rxworker.messages import Conversation, Json, JsonObject, OutputFormat, StopReason, ToolCall
 from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import Prices, Usage
@@ -313,6 +314,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         called: The names of the tools that the model has called in the run, each once.
         traceparent: The trace context of the caller of the run; see `RunStart`.
         output_format: The form of the answer, if a type was requested: the resumed run requests it again.
+        background: The calls in the background that have no result yet; see `BackgroundCall`.
     """
 
     pause: PauseState
@@ -329,6 +331,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
     tool_durations: tuple[int, ...] = ()
     usage_by_model: dict[str, Usage] = {}
     prices: dict[str, Prices | None] = {}
+    background: tuple[BackgroundCall, ...] = ()
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

@@ -68,6 +68,7 @@ from rxworker.turn.context import (
     next_request,
 )
 from rxworker.turn.journal import WITHDRAWN
+from rxworker.turn.rejoin import cancel_calls, ends_turn, join
 from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond, retract
 from rxworker.turn.result import Output
 
@@ -292,6 +293,8 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         state = journal.state
     if not scope.is_recovered:
         emit(TurnStart())
+    if context.background.arrived:
+        await join(context, scope, emit)
     # The start of a turn does not change the conversation.
     if context.mailbox.waiting or state.response is not None:
         context.mailbox.deliver(emit)
@@ -370,7 +373,10 @@ def decide(turn: Turn) -> Observable[Event]:
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     emit, journal = emitter.emit, context.journal
     if scope.finished_by:
-        is_over = not await _delivers(context, emit)
+        is_over = not await _delivers(context, scope, emit)
+        if is_over and journal.state.background:
+            await cancel_calls(context, emit)
+            is_over = not await _delivers(context, scope, emit)
         emit(TurnStop())
         if is_over:
             emit(RunStop())
@@ -395,6 +401,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         return
     if context.mailbox.waiting and context.mailbox.deliver(emit):
         emit(TurnStop())
+        return
+    if state.background and await ends_turn(context, scope, emit):
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
     if complaint is not None:
@@ -422,7 +430,10 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             emit(RunPause(PauseState(hook, (), (), reason, spared=reached)))
         case _:
             # The hooks may have taken a while, and messages may have been sent meanwhile.
-            is_over = not await _delivers(context, emit)
+            is_over = not await _delivers(context, scope, emit)
+            if is_over and context.pause_request.reason is None and journal.state.background:
+                await cancel_calls(context, emit)
+                is_over = not await _delivers(context, scope, emit)
             emit(TurnStop())
             if not is_over:
                 return
@@ -432,11 +443,13 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
                 context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
 
 
-async def _delivers(context: RunContext, emit: Emit) -> bool:
-    """Deliver the messages that were sent until now; whether there were any."""
+async def _delivers(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
+    """Deliver the messages and the results that have come until now; whether there were any."""
     if context.commands is not None:
         await context.commands.read_now()
-    return bool(context.mailbox.waiting) and context.mailbox.deliver(emit, at_end=True)
+    is_joined = bool(context.background.arrived) and await join(context, scope, emit)
+    mailbox = context.mailbox
+    return (bool(mailbox.waiting) and mailbox.deliver(emit, at_end=not is_joined)) or is_joined
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:

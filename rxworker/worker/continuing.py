@@ -17,8 +17,8 @@ from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, Command, RunInfo, RunRow, new_id, recorded_labels
-from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
+from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn, wake_command
 from rxworker.resume.recovery import (
     Continuation,
     cancelled_by,
@@ -260,6 +260,10 @@ async def recovered(
         claim = claim or await claim_or_release(log, run_id)
     except RunStatusError as error:
         sent = await log.sent(run_id) if error.status == "paused" else []
+        if not decisions_in(sent) and is_woken((await log.existing(run_id)).row, sent):
+            with suppress(CommandConflictError):
+                await log.send(run_id, wake_command())
+            sent = await log.sent(run_id)
         if decided := decision_of(sent):
             decided = replace(decided, add=session.worker.mapped(decided.add))
             paused, row = await load_paused(session, run_id, decided, sent)

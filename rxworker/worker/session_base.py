@@ -19,12 +19,13 @@ from typing import Any
 from reactivex import abc
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, SessionBusyError
-from rxworker.events import Record, RunAbort, RunStart
+from rxworker.events import Record, RunAbort, RunResume, RunStart
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.history import History
 from rxworker.log.base import EventLog
 from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
+from rxworker.log.replay import keep_task
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, new_id, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.resume.stored import LoggedRun, digests_of, title_of
@@ -36,6 +37,8 @@ from rxworker.transport.base import ACCOUNT
 from rxworker.transport.clock import loop_clock
 from rxworker.turn.account import RunAccount
 from rxworker.turn.arguments import expect, expect_several, optional
+from rxworker.turn.background import Background
+from rxworker.turn.call_tools import hook_scope
 from rxworker.turn.context import RunContext, TurnScope, settings_of
 from rxworker.turn.journal import Journal
 from rxworker.turn.limits import Budget
@@ -137,6 +140,7 @@ class SessionBase:
         self._conversation = self._last = ""
         self.paused: Paused[object] | None = None
         self._paused_output: Output[object] | None = None
+        self._background: tuple[str, Background] | None = None  # what goes on while a run is paused
         self._resumed: set[str] = set()
         self._observers: list[abc.ObserverBase[Run[object]]] = []
 
@@ -359,11 +363,30 @@ class SessionBase:
     def _began(self, run: Run[object]) -> None:
         self._current = run
         self.paused = self._paused_output = None
+        if run._context.background.is_carried or self._background is not None:
+            self._go_on(run._context)
         self._collected.begin(run._journal.hub.history, run.first_seq)
         if self.worker.tracing is not None and self._performs:
             self._report(self.worker.tracing, run, "tracing")
         for observer in tuple(self._observers):
             self._report(observer.on_next, run, "an observer of runs")
+
+    def _go_on(self, context: RunContext) -> None:
+        """Let a run that resumes a paused one adopt its calls in the background; another run of the session ends them.
+
+        With a log they go on, since any session may resume that run.
+        """
+        first, writer = context.journal.first, context.journal.writer
+        resumes = first.resumes if isinstance(first, RunResume) else ""
+        left, own = None if writer is None else writer.log.in_background.get(resumes), self._background
+        if own is not None:
+            self._background = None
+            if own[0] == resumes:
+                left = own[1]
+            else:
+                keep_task(own[1].stop())
+        if isinstance(left, Background):
+            context.background.adopt(left, hook_scope(context, TurnScope(variables=context.variables)))
 
     def _traceparent(self) -> str:
         if self.worker.tracing is None:
@@ -397,6 +420,11 @@ class SessionBase:
             writer.log.bases.note(state.conversation, context.journal.run_id, writer.stored_seq)
         self.paused = result if isinstance(result, Paused) else None
         self._paused_output = None if self.paused is None else context.output
+        background = context.background
+        is_kept = self.paused is not None and bool(background.calls or background.arrived)
+        if is_kept and writer is not None:
+            writer.log.in_background[context.journal.run_id] = background
+        self._background = (context.journal.run_id, background) if is_kept and writer is None else None
 
     def _check_free(self, call: str) -> None:
         try:

@@ -51,7 +51,7 @@ REFUSED_OPTIONS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a list as the moment": ("cancel", {"when": ["now"]}, "when is 'now' or 'after_turn'"),
 }
 REFUSED_COMMANDS: dict[str, tuple[Any, str]] = {
-    "an unknown kind": (Command("stop"), "takes no command 'stop'; give one of send, pause"),
+    "an unknown kind": (Command("stop"), "takes no command 'stop'; give one of send, deliver, pause"),
     "what only a log makes": (Command("ignored"), "takes no command 'ignored'"),
     "a kind that is a list": (Command(["cancel"]), "takes no command"),
     "a text": ("cancel", "the command is a str"),

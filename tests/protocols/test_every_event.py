@@ -27,6 +27,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
+from rxworker.events.pause import BackgroundCall
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.acp import AcpEncoder
@@ -58,6 +59,7 @@ TYPES: list[type[Struct]] = [*get_args(Event), Owl, Untagged]
 
 VALUES: dict[str, object] = {
     "call": ToolCall("c1", "look", {}),
+    "background": BackgroundCall("c1", ToolCall("c1", "look", {}), "run-1/1/0/a"),
     "result": ToolResult("c1", "nothing"),
     "conversation": Conversation((Message.user("hi"),)),
     "messages": (Message.user("go on"),),

@@ -603,6 +603,7 @@ _NOTES: dict[type[object], tuple[str, ...]] = {
     events.LoopHold: ("rxworker.loop.hold", "kind", "name", "seconds"),
     events.WatcherDetach: ("rxworker.watcher.detach", "watcher", "error"),
     events.HandOver: ("rxworker.run.hand_over", "reason"),
+    events.BackgroundStop: ("rxworker.background.stop", "id", "seconds"),
 }
 """Events of the span of a run: the name, and the members of the record's event."""
 _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, events.Record, Any], None]] = {
@@ -622,6 +623,7 @@ _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, events.Record, Any], N
     events.HookVerdict: RunSpans._verdict,
     events.HandOver: RunSpans._noted,
     events.LimitReached: RunSpans._noted,
+    events.BackgroundStop: RunSpans._noted,
     events.LoopHold: RunSpans._noted,
     events.WatcherDetach: RunSpans._noted,
 }

@@ -159,6 +159,8 @@ def note_of(record: events.Record) -> Iterable[Lane]:
             return (_note(record, "new attempt", f"{reason}; retrying {when}"),)
         case events.MessageAdd(messages=messages, source=source):
             return _added(record, messages, source)
+        case events.BackgroundStart(background=call):
+            return (_note(record, "background", f"{call.call.name} goes on in the background, as {call.id}"),)
         case events.ConversationCompact(replaced=count):
             what = f"{plural(count, 'message')} sent in a shorter form from here on"
             return (_note(record, "shortened", what if count else "no summary was written"),)

@@ -506,12 +506,61 @@ export interface ToolOutput {
   place?: number;
 }
 
+/** A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message. */
+export interface BackgroundCall {
+  /** By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had that. */
+  id: string;
+  /** The call, with its exact arguments. */
+  call: ToolCall;
+  /** Its idempotency key. */
+  key: string;
+  /** Its index among the calls of its response. */
+  place?: number;
+  /** When it went into the background, in seconds since the epoch. */
+  began?: number;
+  /** When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``). */
+  at_end?: "wait" | "wake" | "cancel";
+  /** Whether no process runs it: its result is delivered from outside. */
+  is_delivered?: boolean;
+  /** Why it is not known whether it had an effect, if its process has ended; shown to users. */
+  reason?: string;
+  /** The hooks that had agreed to it. A process that has others does not make it again. */
+  agreed?: string[];
+}
+
+/** A call goes on in the background, while the turn goes on. Its `ToolStop` follows, with a placeholder as result. */
+export interface BackgroundStart {
+  type: "background_start";
+  /** The call. */
+  background: BackgroundCall;
+}
+
+/** A call in the background reports its progress. */
+export interface BackgroundProgress {
+  type: "background_progress";
+  /** Which call, as in `BackgroundCall`. */
+  id: string;
+  /** Its report. */
+  progress: unknown;
+}
+
+/** The result of a call in the background. Unless the run ends with it, a `MessageAdd` gives it to the model. */
+export interface BackgroundStop {
+  type: "background_stop";
+  /** Which call, as in `BackgroundCall`. */
+  id: string;
+  /** The result, as the ``after_tool_call`` hooks left it. */
+  result: ToolResult;
+  /** How long the call ran; 0 where that is not known. */
+  seconds?: number;
+}
+
 /** The conversation grows by something other than a response: tool results, or what a hook adds. */
 export interface MessageAdd {
   type: "message_add";
   /** The added messages. */
   messages: Message[];
-  /** The source of the messages: ``tools``, or a hook's name. */
+  /** The source of the messages: ``tools``, ``background`` with the result of a call in the background, or a hook's name. */
   source: string;
 }
 
@@ -675,7 +724,7 @@ export interface PausedCall {
 
 /** What a paused run waits for, and what it needs to go on. */
 export interface PauseState {
-  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, and ``recovery`` where their effects are not known. */
+  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
   hook: string;
   /** The calls that wait, in order. */
   calls: PausedCall[];
@@ -737,6 +786,8 @@ export interface RunResume {
   prices?: { [key: string]: Prices | null };
   /** The name of the worker. */
   worker?: string;
+  /** The calls in the background that have no result yet. */
+  background?: BackgroundCall[];
 }
 
 /** The run finished. */
@@ -791,7 +842,7 @@ export interface CommandTaken {
   type: "command_taken";
   /** The number of the command. */
   number: number;
-  /** Its kind: ``send``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can take. */
+  /** Its kind: ``send``, ``deliver``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can take. */
   kind: string;
   /** Why it has no effect; empty if it has one. */
   ignored?: string;
@@ -823,7 +874,7 @@ export interface Record {
   /** Seconds since the epoch. */
   time: number;
   /** The event. */
-  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
   /** The tool calls that lead to it, for a run inside a run. */
   path?: string[];
   /** How many records this one stands for, itself among them. More than one where a delivery has merged adjacent deltas, or left some out: it stands for ``first`` to ``seq``. */
@@ -972,6 +1023,6 @@ export interface PanelState {
   since?: number | null;
 }
 
-export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
 
 export type Delivery = "coalesce" | "reliable" | "latest" | "drop_oldest";

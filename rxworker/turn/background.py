@@ -1,0 +1,147 @@
+"""The calls of a run that go on in the background in this process, and the results that have come.
+
+Theory of operation. A call that goes into the background has ended for its turn, with a placeholder as its result. Its
+task goes on. When it ends, its result waits here until it joins the conversation at the next safe point; see
+`rxworker.turn.rejoin`. With a log, the result is a command to the run, as one that is delivered from outside: it is
+stored before it joins, the log takes the first for a call, and one that comes while the run is paused is carried over
+to the run that resumes it. The tasks of a paused run go on, and the run that resumes it in this process adopts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.events import BackgroundProgress, CommandTaken, ToolProgress, ToolStart, ToolStop
+from rxworker.events.pause import BackgroundCall
+from rxworker.hooks import HookPoint, Hooks
+from rxworker.hooks.registry import names_in
+from rxworker.log.values import DeliveredResult
+from rxworker.messages import ToolResult
+from rxworker.tools.base import policy_of
+from rxworker.tools.calls import FinishedCall, PendingCall
+from rxworker.tools.cancellation import stop_all
+from rxworker.tools.run import CallScope, RunningCall, ToolEvent, key_of
+from rxworker.turn.commands import CommandReader
+from rxworker.turn.journal import Journal
+
+
+class Arrived(Struct, frozen=True):
+    """A result that waits to join the conversation.
+
+    Attributes:
+        delivery: The result.
+        taken: The record that its command is taken; ``None`` without a log.
+    """
+
+    delivery: DeliveredResult
+    taken: CommandTaken | None = None
+
+
+class Background(Struct, eq=False, weakref=True):
+    """The calls of a run that go on in the background in this process, and the results that have come.
+
+    Attributes:
+        journal: The journal of the run.
+        commands: Reads the commands to a logged run.
+        calls: The calls that this process runs, by their ids, until their results have joined.
+        arrived: The results that wait, in the order in which they came.
+        changed: Set when something comes, while the run waits for it.
+        is_stopping: Whether the run is to end after its turn.
+        is_carried: Whether the run begins with calls in the background.
+        heir: That of the run which has adopted the calls.
+    """
+
+    journal: Journal | None = None
+    commands: CommandReader | None = None
+    calls: dict[str, RunningCall] = {}
+    arrived: list[Arrived] = []
+    changed: asyncio.Event | None = None
+    is_stopping: bool = False
+    is_carried: bool = False
+    heir: Background | None = None
+
+    def begin(self, hooks: Hooks, running: RunningCall, is_delivered: bool) -> BackgroundCall:
+        """Take a call that goes into the background, and from then on its events."""
+        journal, each, policy = self.journal, running.each, policy_of(running.tool)
+        assert journal is not None  # of a run that has begun
+        call, state = each.call, journal.state
+        key = key_of(call, each.place, running.scope.key)
+        used = {*state.delivered, *self.calls, *[other.id for other in state.background]}
+        id = call.id if call.id and call.id not in used else key  # noqa: A001 - what it is
+        agreed = tuple(names_in(hooks.orders[HookPoint.BEFORE_TOOL_CALL]))
+        at_end = policy.at_end
+        background = BackgroundCall(id, call, key, each.place, journal.clock(), at_end, is_delivered, "", agreed)
+        self.follow(background, running)
+        return background
+
+    def follow(self, background: BackgroundCall, running: RunningCall) -> None:
+        """Take the events of a call in the background."""
+        self.calls[background.id] = running
+        running.scope = replace(running.scope, can_ask=False)
+        if running.line is not None:
+            running.line.can_ask = False
+        running.emit = partial(self._report, background.id)
+        running.task.add_done_callback(partial(_done, running))
+
+    def _report(self, id: str, event: ToolEvent) -> None:  # noqa: A002 - what it is
+        journal = self.journal
+        if isinstance(event, ToolStop):
+            result = event.result
+            assert result is not None  # no hook has seen it
+            self.deliver(DeliveredResult(id, result.content, event.is_error, event.seconds))
+        elif journal is not None and journal.state.status == "running" and not isinstance(event, ToolStart):
+            journal.emit(BackgroundProgress(id, event.progress) if isinstance(event, ToolProgress) else event)
+
+    def deliver(self, delivery: DeliveredResult) -> None:
+        """The result of a call in the background has come, in this process. With a log, the first one counts."""
+        if self.commands is None:
+            self.arrive(delivery)
+        else:
+            self.commands.deliver(delivery)
+
+    def arrive(self, delivery: DeliveredResult, taken: CommandTaken | None = None) -> None:
+        """A result waits from now on, until the next safe point."""
+        if self.heir is not None:
+            self.heir.arrive(delivery, taken)
+            return
+        self.arrived.append(Arrived(delivery, taken))
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the run, if it waits."""
+        if self.changed is not None:
+            self.changed.set()
+
+    def adopt(self, other: Background, scope: CallScope) -> None:
+        """Take over the calls of a paused run, which this one resumes.
+
+        Args:
+            other: What the paused run has left.
+            scope: What the calls of this run share.
+        """
+        self.arrived[:0] = other.arrived
+        for id, running in other.calls.items():  # noqa: A001 - what it is
+            self.calls[id] = running
+            running.scope = replace(scope, key=running.scope.key, can_ask=False)
+            running.emit = partial(self._report, id)
+            if running.line is not None and scope.shared is not None:
+                running.line._shared = scope.shared
+        other.calls, other.arrived, other.heir = {}, [], self
+
+    async def stop(self) -> None:
+        """Cancel the calls that this process runs, and wait for their ends."""
+        running, self.calls = [*self.calls.values()], {}
+        for each in running:
+            each.is_wanted = False
+        await stop_all([each.task for each in running])
+
+
+def _done(running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
+    """Report the end of a call that has not reported it: its tool has cancelled itself, or an interrupt ends it."""
+    if task.cancelled() or task.exception() is not None:
+        call = running.each.call
+        running.report(ToolStop(ToolResult(call.id, "The tool cancelled itself.", is_error=True, name=call.name)))

@@ -1,0 +1,230 @@
+"""The results of calls in the background join the conversation, and what their run does while they have none.
+
+A result joins where the messages do that are sent to the run: before a request, and before the run would finish. The
+``after_tool_call`` hooks run for it there, before anything shows it. Each becomes a message of the user, in the order
+in which they have come, in one append with its `BackgroundStop` and the record that its command is taken, so that it
+joins once, also after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import (
+    BackgroundStart,
+    BackgroundStop,
+    MessageAdd,
+    PausedCall,
+    PauseState,
+    RunPause,
+    RunResume,
+    ToolOutput,
+    TurnStop,
+)
+from rxworker.events.pause import BACKGROUND, NO_PAUSE, BackgroundCall
+from rxworker.hooks import HookPoint
+from rxworker.hooks.registry import names_in
+from rxworker.log.values import DeliveredResult
+from rxworker.messages import Message, ToolResult
+from rxworker.redact import without_secrets
+from rxworker.tools.base import Done, NotDone, Tool, Unknown, in_doubt, policy_of
+from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls
+from rxworker.tools.cancellation import stop_all
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
+from rxworker.tools.results import change_texts, clean, truncate
+from rxworker.tools.run import Limiter, RunningCall, run_at
+from rxworker.turn.background import Arrived
+from rxworker.turn.call_tools import finish_run, hook_scope
+from rxworker.turn.context import Emit, RunContext, TurnScope
+from rxworker.turn.permit import revise
+
+AFTER, BEFORE = HookPoint.AFTER_TOOL_CALL, HookPoint.BEFORE_TOOL_CALL
+
+ENDED = "This call was cancelled: the run ended before it had a result."
+LOST = "The process that ran this call ended before it. Whether it had an effect is not known."
+HAS_RESULT = "the call has its result already"
+OTHER_HOOKS = "this process has other hooks than those that had agreed to the call"
+
+
+def result_message(each: BackgroundCall, result: ToolResult) -> Message:
+    r"""The message that gives the model the result of a call in the background.
+
+    >>> from rxworker.messages import ToolCall
+    >>> each = BackgroundCall("call_1", ToolCall("call_1", "look", {}), "key")
+    >>> result_message(each, ToolResult("call_1", "a tree")).text
+    '[The result of look, call call_1, which went on in the background]\na tree'
+    """
+    failed = ", and has failed" if result.is_error else ""
+    head = f"[The result of {each.call.name}, call {each.id}, which went on in the background{failed}]"
+    content = result.content
+    return Message.user(f"{head}\n{content}") if isinstance(content, str) else Message.user(head, *content)
+
+
+async def join(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
+    """Add the results that have come to the conversation. Returns whether there were any."""
+    is_joined = False
+    while (found := _next(context, emit)) is not None:
+        await _join_one(context, scope, emit, *found)
+        is_joined = True
+    return is_joined
+
+
+def _next(context: RunContext, emit: Emit) -> tuple[BackgroundCall, Arrived] | None:
+    """The next result of a call in the background. One that came before its call went there waits for that."""
+    arrived, state = context.background.arrived, context.journal.state
+    for at, one in enumerate(arrived):
+        id = one.delivery.id  # noqa: A001 - what it is
+        for each in state.background:
+            if id in (each.id, each.key):
+                del arrived[at]
+                return each, one
+        if id in state.delivered:
+            del arrived[at]
+            if one.taken is not None:
+                emit(replace(one.taken, ignored=HAS_RESULT))
+            return _next(context, emit)
+    return None
+
+
+async def _join_one(context: RunContext, scope: TurnScope, emit: Emit, each: BackgroundCall, arrived: Arrived) -> None:
+    call, delivery, tool = each.call, arrived.delivery, context.worker.tools.get(each.call.name)
+    running = context.background.calls.pop(each.id, None)
+    if running is not None and not running.task.done():
+        running.is_wanted = False  # its result was delivered from outside
+        leaving = asyncio.get_running_loop().create_task(stop_all([running.task]))
+        context.tasks.add(leaving)
+        leaving.add_done_callback(context.tasks.discard)
+    content = delivery.content
+    if not delivery.seconds:  # otherwise the tool has returned it, and this is done
+        content = change_texts(content, without_secrets) if delivery.is_error else content
+        content = clean(truncate(content, policy_of(tool).max_output))
+    result = ToolResult(call.id, content, delivery.is_error, call.name)
+    if context.worker.hooks.orders[AFTER]:
+        result = await _revised(context, scope, emit, FinishedCall(PausedCall(each.place, call), result, tool))
+    if arrived.taken is not None:
+        emit(arrived.taken)
+    emit(BackgroundStop(each.id, result, delivery.seconds))
+    emit(MessageAdd((result_message(each, result),), BACKGROUND))
+
+
+async def _revised(context: RunContext, scope: TurnScope, emit: Emit, done: FinishedCall) -> ToolResult:
+    """The result as the ``after_tool_call`` hooks leave it."""
+    left = done.result
+
+    async def one(emitter: Emitter[CallItem]) -> None:
+        emitter.emit(done)
+
+    def take(item: CallItem) -> None:
+        nonlocal left
+        if isinstance(item, FinishedCall):
+            left = item.result
+        elif isinstance(item, FinishedCalls):
+            finish_run(context, scope, item)
+        elif not isinstance(item, PausedCall | ToolOutput):  # the message shows it
+            emit(item)  # pyright: ignore[reportArgumentType] - of a call with a result, only events are left
+
+    several = revise(context.worker.hooks, context.worker.tools, hook_scope(context, scope))
+    await Emitter(take).follow(CoroutineObservable(one, set()).pipe(several))
+    return left
+
+
+async def ends_turn(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
+    """Do what calls in the background want when the model has ended its answer.
+
+    Wait for a result, or for a message; or pause. Returns whether the turn has ended with it; else the run may end.
+    """
+    while not await join(context, scope, emit) and not context.mailbox.deliver(emit):
+        ends = {each.at_end for each in context.journal.state.background}
+        if context.pause_request.reason is not None or context.background.is_stopping:
+            emit(TurnStop())
+            context.pause_request.take(emit, NO_PAUSE)
+            return True
+        if "wait" in ends or ("wake" in ends and _is_woken(context, scope)):
+            await _changed(context)
+        elif "wake" in ends:
+            emit(TurnStop())
+            emit(RunPause(PauseState(BACKGROUND, (), (), _reason(context))))
+            return True
+        else:
+            return False
+    emit(TurnStop())
+    return True
+
+
+def _is_woken(context: RunContext, scope: TurnScope) -> bool:
+    """Whether this turn resumes a run that has paused for results: then it waits for the next one."""
+    first = context.journal.first
+    return scope.is_resumed and isinstance(first, RunResume) and first.pause.hook == BACKGROUND
+
+
+def _reason(context: RunContext) -> str:
+    calls = context.journal.state.background
+    lost = [each.reason for each in calls if each.reason]
+    names = ", ".join(dict.fromkeys(each.call.name for each in calls))
+    return "\n".join(dict.fromkeys([f"waits for the result of {names}", *lost]))
+
+
+async def _changed(context: RunContext) -> None:
+    """Wait until a result or a message comes, or the run is to pause or to stop."""
+    changed = asyncio.Event()
+    several = (context.background, context.mailbox, context.pause_request)
+    for each in several:
+        each.changed = changed
+    try:
+        await changed.wait()
+    finally:
+        for each in several:
+            each.changed = None
+
+
+async def cancel_calls(context: RunContext, emit: Emit, reason: str = ENDED) -> None:
+    """Cancel the calls in the background, since the run ends, and wait for their ends."""
+    await context.background.stop()
+    for each in context.journal.state.background:
+        emit(BackgroundStop(each.id, ToolResult(each.call.id, reason, is_error=True, name=each.call.name)))
+
+
+async def take_up(context: RunContext) -> None:
+    """Go on with the calls in the background whose process has ended, as the effects of their tools allow.
+
+    Raises:
+        LocalProtocolError: The effect of one is not known, and ``on_unknown`` of the worker is ``fail``.
+    """
+    background, on_unknown = context.background, context.worker.on_unknown
+    if on_unknown == "ask" and context.parents:
+        on_unknown = "tell_model"  # a nested run cannot wait for a person
+    for each in context.journal.state.background:
+        has_come = any(one.delivery.id in (each.id, each.key) for one in background.arrived)
+        if each.is_delivered or has_come or each.id in background.calls:
+            continue
+        call, tool = each.call, context.worker.tools.get(each.call.name)
+        if tuple(names_in(context.worker.hooks.orders[BEFORE])) != each.agreed:
+            found = Unknown(OTHER_HOOKS)
+        else:
+            found = Unknown(each.reason) if each.reason else await in_doubt(tool, call, each.key)
+        if isinstance(found, NotDone) and tool is not None:
+            _run_again(context, each, tool)
+        elif isinstance(found, Done):
+            background.arrive(DeliveredResult(each.id, found.content, found.is_error))
+        else:
+            reason = found.reason if isinstance(found, Unknown) else ""
+            why = f"{LOST} {reason}".strip()
+            if on_unknown == "fail":
+                raise LocalProtocolError(f"the call {each.id} of {call.name} in the background: {why}")
+            if on_unknown == "ask":  # a person delivers its result
+                lost = replace(each, is_delivered=True, at_end="wake", reason=why)
+                context.journal.emit(BackgroundStart(lost))
+            else:
+                background.arrive(DeliveredResult(each.id, why, is_error=True))
+
+
+def _run_again(context: RunContext, each: BackgroundCall, tool: Tool) -> None:
+    """Make a call again, in the background, with the same key."""
+    shared = hook_scope(context, TurnScope(variables=context.variables))
+    running = RunningCall(PausedCall(each.place, each.call), replace(shared, key=each.key.rsplit("/", 2)[0]))
+    running.tool, running.background = tool, each
+    running.task = shared.start_task(run_at(Limiter(1), context.worker.tools, running))
+    context.background.follow(each, running)

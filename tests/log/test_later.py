@@ -1,0 +1,326 @@
+"""Tools that answer later, of stored runs: deliveries, pauses, kills, and other processes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker import Approve, Session, Worker, tool
+from rxworker.errors import CommandConflictError, LogError
+from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
+from rxworker.log import EventLog, MemoryLog
+from rxworker.log.format import records_of
+from rxworker.log.values import resumed_id
+from rxworker.messages import JsonObject
+from rxworker.state import RunState, fold_run
+from rxworker.testing import call, say
+from rxworker.testing.lint import lint
+from rxworker.tools import Done, NotDone, ToolContext, Unknown
+from rxworker.worker.queue import work
+from tests.log.conftest import OpenLog, store_of
+from tests.log.victim import ByTurn
+from tests.pauses import pause_of
+from tests.runs import reached
+
+open_two = pytest.fixture(params=["memory", "sqlite"], name="open_two")(store_of)
+REPLIES = [call("slow", n=1), say("I wait."), say("It is done."), say("Really.")]
+
+
+def joined(state: RunState) -> list[str]:
+    """The results that have joined, in order."""
+    texts = [message.text for message in state.conversation.messages if message.role == "user"]
+    return [text.partition("\n")[2] for text in texts if text.startswith("[The result of")]
+
+
+class Bench:
+    """A tool that takes as long as the test wants."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.may_end = asyncio.Event()
+        self.keys: list[str] = []
+        make: Any = tool
+
+        @make(**{"background": True, **settings})
+        async def slow(n: int, context: ToolContext) -> str:
+            self.keys.append(context.idempotency_key)
+            await self.may_end.wait()
+            return f"slow {n}"
+
+        @tool
+        async def order(context: ToolContext) -> str:
+            context.later()
+
+        @tool(requires_approval=True)
+        async def pay() -> str:
+            return "paid"
+
+        self.tools = [slow, order, pay]
+
+    def worker(self, log: EventLog, replies: Any = REPLIES, **options: Any) -> Worker:
+        return Worker(ByTurn(list(replies)), tools=self.tools, log=log, **options)
+
+
+async def stored_state(log: EventLog, run: str) -> tuple[RunState, list[Record]]:
+    """The state of a stored run, whose records are legal."""
+    records = list(records_of([entry async for entry in log.read(run)], run))
+    assert lint([record.event for record in records if not record.path]) == []
+    return fold_run(records), records
+
+
+async def copy_of(log: EventLog, *runs: str) -> MemoryLog:
+    """The log as a process leaves it that is killed now."""
+    left = MemoryLog(lease=0.0)
+    for run in runs:
+        info = await log.existing(run)
+        claim = await left.claim(run, create=True)
+        await left.append(claim, [entry async for entry in log.read(run)], after=0, row=info.row)
+        for command in await log.sent(run):
+            await left.send(run, command)
+        if info.status == "paused":
+            await left.release(claim)
+    left.lease = 15.0
+    return left
+
+
+async def test_a_delivery_joins_a_run_that_goes_on_once(open_two: OpenLog) -> None:
+    bench = Bench()
+    async with open_two() as log:
+        run = bench.worker(log, [call("order") + call("slow", n=1), *REPLIES[1:]]).run("go")
+        start = (await reached(run, BackgroundStart)).event
+        assert isinstance(start, BackgroundStart)
+        await log.deliver(run.id, start.background.id, {"parcel": 1})
+        with pytest.raises(CommandConflictError):
+            await log.deliver(run.id, start.background.id, "again")
+        bench.may_end.set()
+        await run
+        assert sorted(joined(run.state)) == ["slow 1", '{"parcel":1}']
+        state, records = await stored_state(log, run.id)
+        assert state == run.state
+        assert [r.event.ignored for r in records if isinstance(r.event, CommandTaken)] == ["", ""]
+        with pytest.raises(LogError):
+            await log.deliver(run.id, "other", "late")
+
+
+async def test_a_result_that_comes_before_its_call_waits_for_it() -> None:
+    async with MemoryLog() as log:
+        bench = Bench()
+
+        @tool
+        async def first() -> str:
+            await log.deliver(run.id, "call_2_1", "early")
+            await asyncio.sleep(0.01)
+            return ""
+
+        bench.tools.append(first)
+        run = bench.worker(log, [call("first"), call("order"), *REPLIES[1:]]).run("go")
+        await run
+        assert joined(run.state) == ["early"]
+
+
+async def test_the_process_that_runs_a_tool_and_another_one_deliver_at_once() -> None:
+    async with MemoryLog() as log:
+        bench = Bench()
+        run = bench.worker(log).run("go")
+        await reached(run, BackgroundStart)
+        await log.deliver(run.id, "call_1_1", "from outside")
+        bench.may_end.set()
+        await run
+        assert joined(run.state) == ["from outside"]
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_a_run_that_sleeps_is_woken_by_any_process(open_two: OpenLog, is_early: bool) -> None:
+    bench = Bench(at_end="wake")
+    async with open_two() as log:
+        run = bench.worker(log).run("go")
+        paused = await pause_of(run)
+        assert paused.hook == "background"
+        assert (await log.existing(run.id)).row.wakes
+        other = Bench(at_end="wake")
+        if is_early:
+            await log.deliver(run.id, "call_1_1", "delivered")
+        working = asyncio.create_task(work(log, lambda info: other.worker(log)))
+        try:
+            if not is_early:
+                bench.may_end.set()
+            resumed = resumed_id(run.id)
+            async with asyncio.timeout(10):
+                async for infos in log.changes(every=0.01):
+                    if any(info.run_id == resumed and info.status == "finished" for info in infos):
+                        break
+        finally:
+            working.cancel()
+        state, records = await stored_state(log, resumed)
+        assert joined(state) == ["delivered" if is_early else "slow 1"]
+        assert sum(isinstance(record.event, BackgroundStop) for record in records) == 1
+        assert other.keys == []
+        bench.may_end.set()
+
+
+async def test_a_person_and_a_delivery_wake_a_run_once() -> None:
+    async with MemoryLog() as log:
+        bench = Bench(at_end="wake")
+        run = bench.worker(log).run("go")
+        paused = await pause_of(run)
+        await log.deliver(run.id, "call_1_1", "delivered")
+        again = bench.worker(log).resume(paused)
+        await again
+        assert joined(again.state) == ["delivered"]
+        other = bench.worker(log).recover(run.id)
+        with pytest.raises(LogError, match="already"):
+            await other
+
+
+@pytest.mark.parametrize("who", ["session", "other session", "delivered", "delivered after"])
+async def test_a_pause_for_an_approval_loses_no_call(who: str) -> None:
+    async with MemoryLog() as log:
+        bench = Bench()
+        worker = bench.worker(log, [call("slow", n=1), call("pay"), say("Paid."), say("Done.")])
+        session = Session(worker)
+        run = session.run("go")
+        paused = await pause_of(run)
+        if who == "delivered":
+            await log.deliver(run.id, "call_1_1", "delivered")
+        resumes = session if who == "session" else Session(worker)
+        again = resumes.decide(run.id, {paused.pending[0].id: Approve()})
+        await again.started()
+        if who == "delivered after":
+            await log.deliver(run.id, "call_1_1", "delivered")
+        elif who != "delivered":
+            bench.may_end.set()
+        await again
+        assert joined(again.state) == ["delivered" if "delivered" in who else "slow 1"]
+        assert len(bench.keys) == 1
+        bench.may_end.set()
+        await stored_state(log, again.id)
+
+
+async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_process() -> None:
+    async with MemoryLog() as log:
+        bench = Bench()
+        replies = [call("slow", n=1), call("pay"), say("Paid."), say("Done.")]
+        run = bench.worker(log, replies).run("go")
+        paused = await pause_of(run)
+        bench.may_end.set()
+        async with asyncio.timeout(5):
+            async for command in log.commands(run.id):
+                assert command.kind == "deliver"
+                break
+        left = await copy_of(log, run.id)
+        other = Bench()
+        again = other.worker(left, replies).decide(run.id, {paused.pending[0].id: Approve()})
+        await again
+        assert joined(again.state) == ["slow 1"]
+        assert other.keys == []
+
+
+def found(value: Any) -> Any:
+    """A function that finds this out about a call."""
+
+    def reconcile(key: str, given: JsonObject) -> Any:
+        assert key
+        assert given == {"n": 1}
+        return value
+
+    return reconcile
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str] | None, int]] = {
+    "pure": ({"effect": "pure"}, {}, ["slow 1"], 1),
+    "idempotent": ({"effect": "idempotent"}, {}, ["slow 1"], 1),
+    "done": ({"reconcile": found(Done("it was done"))}, {}, ["it was done"], 0),
+    "not done": ({"reconcile": found(NotDone())}, {}, ["slow 1"], 1),
+    "unknown, told": ({"reconcile": found(Unknown("who knows"))}, {"on_unknown": "tell_model"}, ["who"], 0),
+    "unknown, asked": ({}, {}, None, 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_after_a_kill_the_effect_of_the_tool_decides(case: str) -> None:
+    settings, options, expected, calls = CASES[case]
+    async with MemoryLog() as log:
+        bench = Bench(**settings)
+        run = bench.worker(log).run("go")
+        await reached(run, TurnStop)
+        await run.barrier()
+        left = await copy_of(log, run.id)
+        bench.may_end.set()
+        await run
+    other = Bench(**settings)
+    other.may_end.set()
+    again = other.worker(left, **options).recover(run.id)
+    if expected is None:
+        paused = await pause_of(again)
+        assert paused.hook == "background"
+        assert "Whether it had an effect is not known" in paused.reason
+        await left.deliver(run.id, "call_1_1", "I have looked: it was")
+        again = other.worker(left, **options).recover(run.id)
+        expected = ["I have looked: it was"]
+    await again
+    texts = joined(again.state)
+    assert len(texts) == 1
+    assert expected[0] in texts[0]
+    assert other.keys == bench.keys[:calls]
+    await stored_state(left, again.id)
+
+
+async def test_a_call_that_is_delivered_from_outside_outlives_its_process() -> None:
+    async with MemoryLog() as log:
+        replies = [call("order"), *REPLIES[1:]]
+        run = Bench().worker(log, replies).run("go")
+        await reached(run, TurnStop)
+        await run.barrier()
+        left = await copy_of(log, run.id)
+        await run.cancel()
+    again = Bench().worker(left, replies).recover(run.id)
+    await again.started()
+    await left.deliver(run.id, "call_1_1", "a parcel")
+    await again
+    assert joined(again.state) == ["a parcel"]
+
+
+async def test_any_prefix_of_a_log_recovers_and_the_result_joins_once() -> None:
+    async with MemoryLog() as log:
+        bench = Bench(effect="idempotent")
+        bench.may_end.set()
+        run = bench.worker(log).run("go")
+        await run
+        entries = [entry async for entry in log.read(run.id)]
+        commands, row = await log.sent(run.id), (await log.existing(run.id)).row
+    for length in range(1, len(entries)):
+        if entries[length - 1].kind in ("command_taken", "background_stop"):
+            continue  # what follows is in the same append
+        left = MemoryLog(lease=0.0)
+        claim = await left.claim(run.id, create=True)
+        await left.append(claim, entries[:length], after=0, row=msgspec.structs.replace(row, status="running"))
+        left.lease = 15.0
+        taken = {r.event.number for r in records_of(entries[:length], run.id) if isinstance(r.event, CommandTaken)}
+        if length % 2 or taken:
+            for command in commands:
+                await left.send(run.id, command)
+        other = Bench(effect="idempotent")
+        other.may_end.set()
+        again = other.worker(left).recover(run.id)
+        await again
+        assert joined(again.state) == ["slow 1"], length
+        state, records = await stored_state(left, run.id)
+        assert state == again.state
+        assert sum(isinstance(r.event, MessageAdd) and r.event.source == "background" for r in records) == 1
+
+
+async def test_a_fork_does_not_make_a_call_again_without_its_hooks() -> None:
+    async with MemoryLog() as log:
+        bench = Bench(effect="idempotent")
+        run = bench.worker(log).run("go")
+        record = await reached(run, TurnStop)
+        await run.barrier()
+        other = Bench(effect="idempotent")
+        fork = other.worker(log, on_unknown="tell_model").fork(run.id, record.seq)
+        await fork
+        assert other.keys == []
+        assert "forked" in joined(fork.state)[0]
+        bench.may_end.set()
+        await run

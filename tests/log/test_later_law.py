@@ -1,0 +1,239 @@
+"""Random interleavings of results, messages, deliveries, cancels, pauses, decisions, forks of sessions and kills.
+
+Each call in the background has one result, which joins once; every history is one that all encoders accept; records are
+legal, and their fold is the live state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from rxworker import Approve, Finished, Paused, Run, Session, Worker, after_tool_call, tool
+from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RxWorkerError
+from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, RunAbort
+from rxworker.events.pause import BACKGROUND
+from rxworker.hooks import ToolResultContext
+from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.messages import validate
+from rxworker.providers import PROVIDERS, Options
+from rxworker.state import fold_run
+from rxworker.testing import Reply, call, say
+from rxworker.tools import FunctionTool, ToolContext
+from tests.log.test_later import copy_of, stored_state
+from tests.log.victim import ByTurn
+from tests.whole import IS_WHOLE
+
+SEEDS = range(1000 if IS_WHOLE else 30)
+Store = Literal["none", "memory", "sqlite"]
+STORES: list[Store] = ["none", "memory", "memory", "sqlite"]
+
+
+class Walk:
+    """One random run, with everything that happens to it."""
+
+    def __init__(self, seed: int, store: Store, folder: Path) -> None:
+        self.random = chance = random.Random(f"{seed} {store}")
+        self.folder = folder
+        self.store: Store = store
+        self.log: EventLog | None = None
+        self.chain: list[str] = []
+        self.results: dict[str, list[str]] = {}
+        self.cancelled: set[str] = set()
+        self.has_mask = chance.random() < 0.4
+        self.replies = self._replies()
+        self.settings = {
+            name: {
+                "background": chance.choice([True, True, 0.002]),
+                "effect": chance.choice(["pure", "idempotent", "write"]),
+                "at_end": chance.choice(["wait", "wait", "wake", "cancel"]),
+            }
+            for name in ("one", "two")
+        }
+
+    def _replies(self) -> list[Reply]:
+        names = ["one", "one", "two", "detached", "later", "quick", "pay"]
+        replies: list[Reply] = []
+        for turn in range(self.random.randint(1, 3)):
+            several = [call(name, n=turn) for name in self.random.sample(names, self.random.randint(1, 3))]
+            reply = several[0]
+            for other in several[1:]:
+                reply = reply + other
+            replies.append(reply)
+        return [*replies, *[say(f"Answer {n}.") for n in range(60)]]
+
+    def _tools(self) -> list[FunctionTool[..., Any]]:
+        make: Any = tool
+
+        def working(name: str, **settings: Any) -> FunctionTool[..., Any]:
+            @make(name=name, **settings)
+            async def work(n: int, context: ToolContext) -> str:
+                context.progress(n)
+                await asyncio.sleep(self.random.random() * 0.006)
+                if name == "detached":
+                    context.detach()
+                    await asyncio.sleep(self.random.random() * 0.004)
+                return f"{name} {n}"
+
+            return work
+
+        @tool
+        async def later(n: int, context: ToolContext) -> str:
+            context.later()
+
+        pay = working("pay", requires_approval=True)
+        names = {name: working(name, **settings) for name, settings in self.settings.items()}
+        return [*names.values(), working("detached", effect="pure"), later, working("quick"), pay]
+
+    def worker(self) -> Worker:
+        @after_tool_call
+        async def mask(context: ToolResultContext) -> None:
+            await asyncio.sleep(0)
+            context.set_content(f"masked {context.result.text}")
+
+        hooks = [mask] if self.has_mask else []
+        return Worker(ByTurn(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
+
+    async def _disturb(self, run: Run[Any]) -> None:
+        """Do something random to a run, again and again."""
+        while not run.done():
+            await asyncio.sleep(self.random.random() * 0.003)
+            if run.done():
+                return
+            several = run.state.background
+            act = self.random.choice(["send", "deliver", "deliver", "cancel_call", "pause", "nothing", "progress"])
+            with suppress(LocalProtocolError, CommandConflictError):
+                if act == "send" and self.random.random() < 0.3:
+                    run.send("Go on.")
+                elif act == "pause" and self.random.random() < 0.2:
+                    run.pause()
+                elif act in ("deliver", "cancel_call") and several:
+                    each = self.random.choice(several)
+                    if act == "cancel_call" and self.random.random() < 0.5:
+                        run.cancel_call(each.id)
+                    elif self.log is not None:
+                        await self.log.deliver(run.id, self.random.choice([each.id, each.key]), "delivered")
+                    else:
+                        run.deliver(each.id, "delivered")
+                elif several and all(each.is_delivered for each in several):
+                    run.deliver(several[0].id, "delivered at last")
+
+    async def _ended(self, run: Run[Any]) -> None:
+        disturbing = asyncio.create_task(self._disturb(run))
+        is_watched = self.random.random() < 0.5
+        with suppress(RxWorkerError):
+            if is_watched:
+                records = [record async for record in run]
+                assert fold_run(records) == run.state
+            await run
+        disturbing.cancel()
+        with suppress(asyncio.CancelledError):
+            await disturbing
+
+    async def _killed(self, run: Run[Any]) -> EventLog:
+        """What the log has when the process of a run is killed at a random moment."""
+        watching = asyncio.create_task(self._disturb(run))
+        await asyncio.sleep(self.random.random() * 0.01)
+        assert self.log is not None
+        await run.barrier()
+        left = await copy_of(self.log, *self.chain)
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        if not run.done():
+            await run.cancel()
+        return left
+
+    async def play(self) -> None:
+        if self.store == "memory":
+            self.log = MemoryLog()
+        elif self.store == "sqlite":
+            self.log = SQLiteLog(self.folder / "runs.db")
+        session = Session(self.worker())
+        run: Run[Any] = session.run("Begin.")
+        self.chain.append(run.id)
+        for _ in range(60):
+            if self.store == "memory" and self.random.random() < 0.3 and not run.done():
+                with suppress(RxWorkerError):
+                    await run.started()
+                    self.log = await self._killed(run)
+                    session = Session(self.worker())
+                    if (await self.log.existing(self.chain[-1])).status == "running":
+                        run = session.recover(self.chain[-1])
+            await self._ended(run)
+            state = run.state
+            if isinstance(run.exception(), LogError | LocalProtocolError) and state.status == "new":
+                raise run.exception() or AssertionError
+            if state.status != "paused":
+                break
+            session, run = await self._resumed(session, run)
+            self.chain.append(run.id)
+        await self._check(run)
+        if self.log is not None:
+            await self.log.close()
+
+    async def _resumed(self, session: Session, run: Run[Any]) -> tuple[Session, Run[Any]]:
+        pause, state = run.state.pause, run.state
+        assert pause is not None
+        outside = [each for each in state.background if each.is_delivered]
+        decisions = {each.call.id: Approve() for each in pause.calls}
+        if self.log is None:
+            paused = run.result()
+            assert isinstance(paused, Paused)
+            return session, session.resume(paused, decisions=decisions)
+        if outside and self.random.random() < 0.5:
+            with suppress(CommandConflictError):
+                await self.log.deliver(run.id, outside[0].id, "delivered while it was paused")
+        if self.random.random() < 0.5:
+            session = Session(self.worker())
+        info = await self.log.existing(run.id)
+        sent = await self.log.sent(run.id)
+        if info.row.wakes and any(one.kind == "deliver" for one in sent) and self.random.random() < 0.7:
+            again = session.recover(run.id)
+        else:
+            again = session.decide(run.id, decisions)
+        await again.started()
+        return session, again
+
+    async def _check(self, run: Run[Any]) -> None:
+        error = run.exception()
+        assert error is None, repr(error)
+        assert isinstance(run.result(), Finished)
+        state = run.state
+        assert not state.background
+        assert validate(state.conversation) == []
+        for name in PROVIDERS:
+            PROVIDERS[name]("m", api_key="k").request(state.conversation, (), Options())
+        if self.log is None:
+            return
+        starts: list[str] = []
+        stops: list[str] = []
+        joined = 0
+        for id in self.chain:  # noqa: A001 - what it is
+            folded, records = await stored_state(self.log, id)
+            if id == run.id:
+                assert folded == state
+            for record in records:
+                event = record.event
+                if isinstance(event, BackgroundStart) and event.background.key not in starts:
+                    starts.append(event.background.key)
+                elif isinstance(event, BackgroundStop):
+                    stops.append(event.id)
+                joined += isinstance(event, MessageAdd) and event.source == BACKGROUND
+                assert not isinstance(event, RunAbort)
+        assert len(starts) == len(stops), (starts, stops)
+        texts = [message.text for message in state.conversation.messages if message.text.startswith("[The result of")]
+        assert len(texts) == joined <= len(stops)
+        if not any(settings["at_end"] == "cancel" for settings in self.settings.values()):
+            assert joined == len(stops)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_each_result_joins_once_whatever_happens(seed: int, tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
+        await Walk(seed, STORES[seed % len(STORES)], tmp_path).play()
