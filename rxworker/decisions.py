@@ -10,6 +10,10 @@ waiting. To go on without a decision takes a word as well.
 A decision belongs to a call by its *index* among the pending calls. Ids are what clients send; two pending calls may
 have one id, and then a decision by that id is refused, and the error names the form that is accepted: a list with one
 decision for each call.
+
+The pending calls of a run are a tree: a call that has begun a run which waits itself is followed by the calls of that
+run. Each run of the tree is decided about as a whole, or not at all: then it goes on waiting. To deny a call that waits
+with a run inside, or to answer it, ends that run.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError, nearest
 from rxworker.events.form import check_form, form_problem
-from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, PauseState, Question, Reply
+from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, Begun, PauseState, Question, Reply, TreeCall
 from rxworker.hooks.points import Answer
 from rxworker.messages import Json, JsonObject, Message, ToolCall
 
@@ -87,16 +91,18 @@ class PendingCalls(Struct, frozen=True):
     """The calls that a paused run waits for, as far as decisions about them need it.
 
     Attributes:
-        calls: The calls, in order.
+        calls: The calls, in order; see `PauseState.tree`.
         required: The indices of the calls that need a decision.
         hook: The name of the hook that paused the run.
         questions: The questions of the calls that have one, by their indices.
+        nodes: The calls as they stand in the tree; by default all are calls of the run itself.
     """
 
     calls: tuple[ToolCall, ...] = ()
     required: tuple[int, ...] = ()
     hook: str = ""
     questions: Mapping[int, Question] = {}
+    nodes: tuple[TreeCall, ...] = ()
 
     @classmethod
     def of(cls, pause: PauseState) -> PendingCalls:
@@ -109,23 +115,24 @@ class PendingCalls(Struct, frozen=True):
         >>> PendingCalls.of(PauseState("permit", (PausedCall(0, ToolCall("x", "pay", {})),), (0,))).ids
         ('x',)
         """
-        if not set(pause.required).issubset(range(len(pause.calls))):
-            raise DecisionError(f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls")
-        places = [each.place for each in pause.calls]
-        taken = {*places, *pause.refused}
-        if len(taken) < len(places) + len(pause.refused) or min(taken, default=0) < 0:
-            raise DecisionError(
-                f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different "
-                "calls"
-            )
-        asked = [(index, each.question) for index, each in enumerate(pause.calls)]
-        questions = {index: question for index, question in asked if question is not None}
-        return cls(pause.pending, pause.required, pause.hook, questions)
+        _check_pause(pause)
+        nodes = pause.tree
+        required = tuple([at for at, each in enumerate(nodes) if each.needs_decision])
+        questions = {at: each.question for at, each in enumerate(nodes) if each.question is not None}
+        return cls(tuple([each.call for each in nodes]), required, pause.hook, questions, nodes)
 
     @property
     def by_client(self) -> tuple[int, ...]:
         """The indices of the calls that a client runs: the run pauses at them again until it has their results."""
-        return tuple(range(len(self.calls))) if self.hook == CLIENT_TOOL else ()
+        return tuple([at for at in range(len(self.calls)) if self.node(at).hook == CLIENT_TOOL])
+
+    def node(self, index: int) -> TreeCall:
+        """A call as it stands in the tree."""
+        return self.nodes[index] if self.nodes else TreeCall(self.calls[index], hook=self.hook)
+
+    def inside(self, index: int) -> range:
+        """The indices of the calls in the run that a call waits with."""
+        return range(index + 1, index + 1 + self.node(index).inner)
 
     def without_client(self) -> list[Decision | None]:
         """What a client that runs no tools decides: its calls have failed, and the others are left open.
@@ -145,27 +152,29 @@ class PendingCalls(Struct, frozen=True):
         Its tool, and the hook that then pauses no run for it; ``None`` if that cannot be allowed always.
 
         Whether a call that may have had its effect is repeated is a question about this one call, and so is that of its
-        tool.
+        tool. A call in a run inside is one of a conversation that ends with that run.
 
         >>> PendingCalls((ToolCall("x", "pay", {}),), (0,), RECOVERY).allowable is None
         True
         """
-        if not self.required or self.hook in (QUESTION, RECOVERY):
+        if not self.required or (node := self.node(self.required[0])).hook in (QUESTION, RECOVERY) or node.path:
             return None
-        return self.calls[self.required[0]].name, self.hook
+        return node.call.name, node.hook
 
     @property
     def ids(self) -> tuple[str, ...]:
         """A different id for each call: its own, with ``~2`` for the second pending call of an id.
 
+        That of a call in a run inside begins with its path.
+
         >>> PendingCalls((ToolCall("x", "pay", {}), ToolCall("x", "pay", {}))).ids
         ('x', 'x~2')
         """
-        return distinct([call.id for call in self.calls])
+        return distinct([self.node(index).name for index in range(len(self.calls))])
 
     def describe(self, index: int) -> str:
         """The id and the tool of a call."""
-        return f"{self.calls[index].id!r} of {self.calls[index].name}"
+        return f"{self.node(index).name!r} of {self.calls[index].name}"
 
     def index_of(self, call_id: str, ids: Sequence[str] = ()) -> int:
         """The index of the call with an id.
@@ -185,7 +194,10 @@ class PendingCalls(Struct, frozen=True):
         """
         if call_id in ids:
             return ids.index(call_id)
-        indices = [index for index, call in enumerate(self.calls) if call.id == call_id]
+        names = [self.node(index).name for index in range(len(self.calls))]
+        indices = [index for index, name in enumerate(names) if name == call_id] or [
+            index for index, call in enumerate(self.calls) if call.id == call_id
+        ]
         if not indices:
             known = ", ".join(map(self.describe, range(len(self.calls)))) or "none"
             near = nearest(call_id, [call.id for call in self.calls])
@@ -220,7 +232,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     Args:
         pending: The calls.
         decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused
-            at, unless it has a question. No door may.
+            at, unless it has a question or is one of several. No door may.
 
     Raises:
         DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a
@@ -232,7 +244,9 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     calls = pending.calls
     if decisions is None:
         decided: list[Decision | None] = [
-            Approve() if index in pending.required and pending.hook not in (QUESTION, RECOVERY) else None
+            Approve()
+            if (index,) == pending.required and pending.node(index).hook not in (CLIENT_TOOL, QUESTION, RECOVERY)
+            else None
             for index in range(len(calls))
         ]
     elif isinstance(decisions, Mapping):
@@ -251,21 +265,59 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
         _check_decision(pending.describe(index), decision)
         if index in pending.questions and isinstance(decision, Approve | Deny):
             reply_of(pending.questions[index], decision)
-    for index in pending.required:
-        if decided[index] is None:
-            what = pending.describe(index)
-            if index in pending.questions:
-                raise DecisionError(
-                    f"the call {what} waits for an answer ({pending.questions[index]}), and none was given: give "
-                    f"{ANSWERS}"
-                )
-            why = (
-                f"it is not known whether the call {what} had an effect"
-                if pending.hook == RECOVERY
-                else f"the run paused at the call {what}"
+        if pending.inside(index) and isinstance(decision, Approve) and decision != Approve():
+            raise DecisionError(
+                f"the call {pending.describe(index)} has begun and waits with a run inside: decide about the calls in "
+                "that run, or deny this one"
             )
-            raise DecisionError(f"{why}, and no decision was given for it: give {EXAMPLES} for it")
+    for index in _missing(pending, decided):
+        what = pending.describe(index)
+        if index in pending.questions:
+            raise DecisionError(
+                f"the call {what} waits for an answer ({pending.questions[index]}), and none was given: give {ANSWERS}"
+            )
+        why = (
+            f"it is not known whether the call {what} had an effect"
+            if pending.node(index).hook == RECOVERY
+            else f"the run paused at the call {what}"
+        )
+        raise DecisionError(f"{why}, and no decision was given for it: give {EXAMPLES} for it")
     return tuple(decided)
+
+
+def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[int]:
+    """The indices of the calls that need a decision and have none."""
+    ended: set[int] = set()  # the calls in runs that end
+    for index, decision in enumerate(decided):
+        if isinstance(decision, Deny | Answer):
+            ended.update(pending.inside(index))
+    left = [index for index in pending.required if index not in ended]
+    given = {pending.node(index).run: pending.node(index).path for index in left if decided[index] is not None}
+    if not given and not ended:
+        return left
+    missing: list[int] = []
+    for index in left:
+        node = pending.node(index)
+        # Whether an effect is to be repeated is decided before anything inside goes on.
+        is_needed = node.hook == RECOVERY and any(path[: len(node.path)] == node.path for path in given.values())
+        if decided[index] is None and (node.run in given or is_needed):
+            missing.append(index)
+    return missing
+
+
+def _check_pause(pause: PauseState) -> None:
+    """Refuse a pause that contradicts itself."""
+    if not set(pause.required).issubset(range(len(pause.calls))):
+        raise DecisionError(f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls")
+    places = [each.place for each in pause.calls]
+    taken = {*places, *pause.refused}
+    if len(taken) < len(places) + len(pause.refused) or min(taken, default=0) < 0:
+        raise DecisionError(
+            f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different calls"
+        )
+    for each in pause.calls:
+        if each.inner is not None:
+            _check_pause(each.inner)
 
 
 def granted_by(pending: PendingCalls, decided: Sequence[Decision | None]) -> tuple[str, str] | None:
@@ -284,8 +336,8 @@ def granted_by(pending: PendingCalls, decided: Sequence[Decision | None]) -> tup
         return None
     if pending.allowable is None or always != [*pending.required]:
         raise DecisionError(
-            "always: only the call that the run paused at can be allowed always, and no call whose effect is not "
-            "known: leave it out"
+            "always: only the call that the run paused at can be allowed always, no call of a run inside it, and no "
+            "call whose effect is not known: leave it out"
         )
     return pending.allowable
 
@@ -690,6 +742,15 @@ def read_stored(data: object) -> StoredDecision:
     """
     advice = "the run stays paused; resume it in a program with worker.resume(await worker.load(run), decisions=...)"
     return read_struct(data, StoredDecision, "the stored decision", advice)
+
+
+def inner_decisions(begun: Begun) -> tuple[Decision | None, ...] | None:
+    """The decisions about the calls in the run that a call has begun; ``None``: it goes on waiting.
+
+    >>> inner_decisions(Begun(run="run-1.1", decided=({"type": "deny", "reason": "no"}, None)))
+    (Deny(reason='no'), None)
+    """
+    return None if begun.decided is None else read_stored({"decisions": begun.decided}).decisions
 
 
 # Reading

@@ -235,7 +235,7 @@ class OpenConversation:
         assert self.session.log is not None  # which has the run
         found = await read_run(self.session.log, info.run_id, info.row)
         await self.session.go_on_after(info, found.state)
-        result = found.result(info.run_id) if info.status == "paused" else None
+        result = found.result() if info.status == "paused" else None
         self.session.paused = result if isinstance(result, Paused) else None
         self.decided.clear()
         self._read = info.run_id

@@ -5,9 +5,11 @@ The same value is in the record of the pause, in the result of the run, and in t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias, final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
@@ -26,6 +28,8 @@ QUESTION = "question"
 """The hook name in a pause for calls whose tools have a question, which a person answers. It is stored as well."""
 BACKGROUND = "background"
 """The hook name in a pause for results of calls in the background, and the source of their messages. It is stored."""
+NESTED = "nested"
+"""The hook name in a pause for calls that have begun runs which wait themselves. It is stored as well."""
 
 # What is read here may allow a call: a field that is not known is an error, and none that is missing allows anything.
 
@@ -70,11 +74,27 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         state: What the tool needs to go on. It means nothing to others.
         question: Its question, if it has one.
         reply: The answer; ``None``: it waits for one.
+        run: The id of the run that the call has begun, if that is paused.
+        paused: What that run waits for, as far as a decision needs it.
+        decided: The decisions about the calls inside, in the order of `PauseState.tree`; ``None``: it waits for them.
     """
 
     state: Json = None
     question: Question | None = None
     reply: Reply | None = None
+    run: str = ""
+    paused: PauseState | None = None
+    decided: tuple[Json, ...] | None = None
+
+    @property
+    def inner(self) -> PauseState | None:
+        """What the run inside waits for, and is not decided about."""
+        return self.paused if self.decided is None else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the call waits for an answer to its question, or with the run inside."""
+        return self.inner is not None or (self.question is not None and self.reply is None)
 
 
 @final
@@ -100,6 +120,48 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         """The question of the tool that waits for an answer."""
         begun = self.begun
         return None if begun is None or begun.reply is not None else begun.question
+
+    @property
+    def waits(self) -> bool:
+        """Whether its tool waits: for an answer, or with the run that it has begun."""
+        return self.begun is not None and self.begun.waits
+
+    @property
+    def inner(self) -> PauseState | None:
+        """What the run that the call has begun waits for; ``None`` if it has begun none, or that is decided about."""
+        return None if self.begun is None else self.begun.inner
+
+
+class TreeCall(Struct, frozen=True):
+    """A call that waits, in a run or in a run inside it.
+
+    Attributes:
+        call: The call, with its exact arguments.
+        path: The ids of the calls down to its run; empty for a call of the paused run itself.
+        run: The id of its run; empty for that of the paused run itself.
+        hook: What has paused its run, as in `PauseState`.
+        reason: The reason of that pause.
+        needs_decision: Whether this call needs a decision. A call that waits with a run inside does not: those in that
+            run do.
+        question: The question of its tool.
+        inner: How many of the next calls are inside it.
+        inner_run: The id of the run that it waits with; empty for none.
+    """
+
+    call: ToolCall
+    path: tuple[str, ...] = ()
+    run: str = ""
+    hook: str = ""
+    reason: str = ""
+    needs_decision: bool = False
+    question: Question | None = None
+    inner: int = 0
+    inner_run: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its path with its own id, which names it in the whole tree."""
+        return "/".join((*self.path, self.call.id))
 
 
 PLACEHOLDER = (
@@ -149,12 +211,13 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     Attributes:
         hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did,
             ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls,
-            ``question`` where their tools have a question, ``background`` where the run waits for the results of calls
-            in the background, and ``recovery`` where their effects are not known.
-        calls: The calls that wait, in order.
+            ``question`` where their tools have a question, ``nested`` where only runs inside them wait, ``background``
+            where the run waits for the results of calls in the background, and ``recovery`` where their effects are not
+            known.
+        calls: The calls of the run itself that wait, in order.
         required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery``
             each call that a process has started which has ended since, with ``question`` each call that has one. Empty
-            at the end of a turn, with ``client_tool`` and with ``pause``.
+            at the end of a turn, with ``client_tool``, ``nested`` and ``pause``.
         reason: Shown to users; not interpreted.
         refused: The results of the calls of the response that do not wait, by their places: they are not run, or have
             run before those of the client.
@@ -176,13 +239,53 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The tool calls that wait, in order, with their exact arguments."""
-        return tuple([each.call for each in self.calls])
+        """The tool calls that wait, in order, with their exact arguments: those of `tree`."""
+        return tuple([each.call for each in self.tree])
 
     @property
     def at(self) -> int | None:
         """The index of the call that the hook paused at; ``None`` if it paused at no call."""
-        return self.required[0] if self.required and self.hook != RECOVERY else None
+        if not self.required or self.hook == RECOVERY:
+            return None
+        asked = [at for at in self.required if self.calls[at].question is None]
+        return (asked or self.required)[0]
+
+    @property
+    def tree(self) -> tuple[TreeCall, ...]:
+        """The calls that wait, in order: each followed by those of the run that it has begun, if that waits itself.
+
+        >>> inside = PauseState("permit", (PausedCall(0, ToolCall("y", "pay", {})),), (0,))
+        >>> asked = PausedCall(0, ToolCall("x", "ask", {}), begun=Begun(run="run-1.1", paused=inside))
+        >>> [(each.name, each.needs_decision) for each in PauseState("nested", (asked,), ()).tree]
+        [('x', False), ('x/y', True)]
+        """
+        return tuple(_tree(self, (), ""))
+
+
+def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCall]:
+    for index, each in enumerate(pause.calls):
+        begun, inner = each.begun, each.inner
+        below = () if inner is None or begun is None else tuple(_tree(inner, (*path, each.call.id), begun.run))
+        hook = NESTED if inner is not None else QUESTION if each.question is not None else pause.hook
+        # Without a result of its client, a run inside only pauses again.
+        is_needed = index in pause.required or (bool(path) and hook == CLIENT_TOOL)
+        waits_with = begun.run if begun is not None and inner is not None else ""
+        yield TreeCall(each.call, path, run, hook, pause.reason, is_needed, each.question, len(below), waits_with)
+        yield from below
+
+
+def outline(pause: PauseState) -> PauseState:
+    """A pause without what its run alone needs to go on: for the pause of the run around it.
+
+    >>> outline(PauseState("permit", (), (), "Why?", key="run-1/1"))
+    PauseState(hook='permit', calls=(), required=(), reason='Why?', refused={}, key='', spared=())
+    """
+    calls: list[PausedCall] = []
+    for each in pause.calls:
+        begun = each.begun
+        shown = None if begun is None or not begun.waits else replace(begun, state=None)
+        calls.append(PausedCall(each.place, each.call, begun=shown))
+    return PauseState(pause.hook, tuple(calls), pause.required, pause.reason)
 
 
 NO_PAUSE = PauseState("", (), ())

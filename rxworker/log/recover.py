@@ -22,8 +22,10 @@ from contextlib import aclosing, suppress
 from heapq import heappop, heappush, nsmallest
 from typing import Self, TypeAlias, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
+from rxworker.decisions import Decision, Decisions, Deny, PendingCalls, StoredDecision, decide, read_stored
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -33,9 +35,9 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
-from rxworker.events import RunAbort, RunRecover
+from rxworker.events import PauseState, RunAbort, RunPause, RunRecover
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
-from rxworker.log.format import check_continuable, records_of, round_time
+from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
 from rxworker.log.store import ALL_RUNS, CALLS, Waker
@@ -189,18 +191,24 @@ class RunSource:
     async def _end_nested(self, info: RunInfo) -> None:
         """End a nested run that no process holds, if its outer run has ended.
 
-        Otherwise the outer run continues it, or this is done when that ends.
+        Otherwise the outer run continues it, or this is done when that ends. A decision about it belongs to the outer
+        run.
         """
         try:
-            outer = await _present(self.log, info.row.outer)
+            outer = await present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
-                await end_run(self.log, info.run_id, OUTER_ENDED)
+                await (dismiss_run if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
+            elif info.status == "paused" and (found := decisions_in(await self.log.sent(info.run_id))):
+                run_id, decided = await routed(self.log, info, read_stored(found[0].data).decisions)
+                data = msgspec.to_builtins(StoredDecision(decided))
+                await self.log.send(run_id, Command(DECIDE, data, key=DECIDE))
+                self.pending.drop(info.run_id)
             else:
                 waits_for = info.row.outer if outer is None else outer.run_id
                 self._nested.setdefault(waits_for, set()).add(info.run_id)
         except LeaseHeldError:
             self.pending.defer(info.run_id, time.time() + self.log.lease / 3)
-        except RunStatusError:
+        except (CommandConflictError, RunStatusError):
             self.pending.drop(info.run_id)  # another process was faster
         except RxWorkerError as error:
             self._retry(info.run_id, error)
@@ -398,7 +406,7 @@ class PendingRuns:
         # An imported run is first continued by its name alone, and one that cannot be decoded not at all.
         imported = info.row.imported
         is_taken = is_open and (not imported or info.last_seq > imported)
-        if info.error or not (is_taken or (info.status == "paused" and info.sent)):
+        if info.error or not (is_taken or (info.status == "paused" and (info.sent or info.row.outer))):
             self._forget(run)
             return
         if self._dropped.get(run) == _progress_of(info):
@@ -536,7 +544,7 @@ def _progress_of(info: RunInfo) -> tuple[str, int, int]:
 OUTER_ENDED = "its outer run has ended"
 
 
-async def _present(log: EventLog, outer: str) -> RunInfo | None:
+async def present(log: EventLog, outer: str) -> RunInfo | None:
     """The last of the runs that resume each other, of which the outer run is one.
 
     It makes the same calls, and continues their nested runs. ``None`` if it is in another log.
@@ -561,6 +569,71 @@ async def end_nested(log: EventLog, outer: str) -> None:
             if info.row.outer and first_id(info.row.outer) == first_id(outer):
                 with suppress(LeaseHeldError, RunStatusError):
                     await end_run(log, info.run_id, OUTER_ENDED)
+    async for infos in log.list_pages(status="paused"):
+        nested = [info.run_id for info in infos if info.row.outer and first_id(info.row.outer) == first_id(outer)]
+        await dismiss_all(log, nested)
+
+
+async def dismiss_all(log: EventLog, runs: Iterable[str]) -> None:
+    """Dismiss the paused runs of calls that no longer wait with them; those that were decided about are left.
+
+    Raises:
+        LogError: The log cannot be read or written.
+    """
+    for run_id in runs:
+        with suppress(CommandConflictError, RunStatusError):
+            await dismiss_run(log, run_id, OUTER_ENDED)
+
+
+async def pause_in(log: EventLog, info: RunInfo) -> PauseState:
+    """What a stored paused run waits for.
+
+    Raises:
+        RunStatusError: It is not paused, or was resumed.
+        LogError: The log cannot be read.
+    """
+    status, run_id = info.status, info.run_id
+    if status == "paused":
+        async for entry in log.read(run_id, (info.row.end or info.last_seq) - 1):
+            event = record_of(entry, run_id).event
+            if isinstance(event, RunPause):
+                return event.pause
+    raise RunStatusError(f"{run_id} is {status}: it takes no decision now", run_id=run_id, status=status)
+
+
+async def routed(
+    log: EventLog, info: RunInfo, decisions: Decisions | Deny | None
+) -> tuple[str, tuple[Decision | None, ...]]:
+    """Where decisions about a run that waits inside another one are stored: with the outermost run around it.
+
+    Args:
+        log: The log of the run.
+        info: The run.
+        decisions: The decisions about its calls; or a denial of the call that it belongs to, which ends the run.
+
+    Returns:
+        The id of the outermost run, and the decisions about its calls.
+
+    Raises:
+        DecisionError: The decisions do not fit the calls.
+        RunStatusError: The run does not wait, or the outermost one does not.
+        LogError: The log cannot be read.
+    """
+    outer = info
+    while outer.row.outer and (around := await present(log, outer.row.outer)) is not None:
+        outer = around
+    tree = (await pause_in(log, outer)).tree
+    at = next((at for at, node in enumerate(tree) if node.inner_run == info.run_id), None)
+    if at is None:
+        text = f"{info.run_id} does not wait for a decision in {outer.run_id} any more"
+        raise RunStatusError(text, run_id=info.run_id, status=info.status)
+    decided: list[Decision | None] = [None] * len(tree)
+    if isinstance(decisions, Deny):
+        decided[at] = decisions
+    else:
+        inside = decide(PendingCalls.of(await pause_in(log, info)), decisions)
+        decided[at + 1 : at + 1 + tree[at].inner] = inside
+    return outer.run_id, tuple(decided)
 
 
 async def end_run(log: EventLog, run_id: str, reason: str) -> None:
@@ -597,7 +670,7 @@ async def end_run(log: EventLog, run_id: str, reason: str) -> None:
 
 
 async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
-    """End a paused run, so that it can no longer be resumed.
+    """End a paused run, and the paused runs inside it, so that it can no longer be resumed.
 
     Args:
         log: The log of the run.
@@ -625,6 +698,8 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
         return replace(info.row, status="aborted", reason=reason, cause="cancel", ended=ended)
 
     await change_row(log, run_id, ("paused",), change)
+    with suppress(RunStatusError):
+        await dismiss_all(log, [node.inner_run for node in (await pause_in(log, info)).tree if node.inner_run])
 
 
 async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, str]]) -> None:

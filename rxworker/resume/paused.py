@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +40,7 @@ from rxworker.decisions import (
 from rxworker.errors import ConfigurationError, DecisionError, InvalidArgumentError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, PausedCall, PauseState, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
+from rxworker.events.pause import Begun
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in, numbered
 from rxworker.log.format import upgrade_pause
@@ -48,7 +49,7 @@ from rxworker.log.writer import has_json
 from rxworker.messages import JsonObject, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
-from rxworker.tools import Toolbox
+from rxworker.tools import Tool, Toolbox
 from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope
 from rxworker.turn.result import Paused, check_signatures
@@ -121,6 +122,15 @@ def save_paused(paused: Paused[object], *, key: bytes | None = None) -> bytes:
     _check_key(key)
     if not isinstance(paused, Paused):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"paused is {paused!r:.60}; only a result of type Paused can be saved")
+    _check_variables(paused)
+    try:
+        state = msgspec.json.encode(paused)
+    except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
+        raise LocalProtocolError(f"this paused run cannot be saved: {error}") from error
+    return msgspec.json.encode(_Envelope(VERSION, _seal(VERSION, state, key), msgspec.Raw(state)))
+
+
+def _check_variables(paused: Paused[Any]) -> None:
     for name, value in paused.variables.items():
         if not has_json({name: value}):
             raise LocalProtocolError(
@@ -128,11 +138,8 @@ def save_paused(paused: Paused[object], *, key: bytes | None = None) -> bytes:
                 "not keep as it is; keep texts, numbers, booleans, None, lists and dicts of these, or remove it before "
                 "the run pauses"
             )
-    try:
-        state = msgspec.json.encode(paused)
-    except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
-        raise LocalProtocolError(f"this paused run cannot be saved: {error}") from error
-    return msgspec.json.encode(_Envelope(VERSION, _seal(VERSION, state, key), msgspec.Raw(state)))
+    for inner in paused.nested.values():
+        _check_variables(inner)
 
 
 def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
@@ -234,7 +241,7 @@ def resume_turn(
     decisions = cast("object", given.decisions)
     if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
         expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
-    check_signatures(paused.pending, paused.signatures)
+    _check_shown(paused)
     pause, added, pending = paused.pause, given.add, PendingCalls.of(paused.pause)
     decided = decide(pending, given.decisions)
     if paused.is_foreign:
@@ -289,8 +296,15 @@ def _decided(
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
-    for index, (each, decision) in enumerate(zip(pause.calls, decided, strict=True)):
+    at = 0
+    for index, each in enumerate(pause.calls):
+        begun, first = each.begun, at + 1
+        at = first if each.inner is None else first + len(each.inner.tree)
+        decision, inside = decided[first - 1], decided[first:at]
         call, place = each.call, each.place
+        if begun is not None and each.inner is not None and not isinstance(decision, Deny | Answer):
+            calls.append(replace(each, begun=_decided_inside(begun, each.inner, inside, tools.get(call.name))))
+            continue
         if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
             reply = reply_of(each.question, decision)
             calls.append(replace(each, begun=replace(each.begun, reply=reply)))
@@ -313,18 +327,48 @@ def _decided(
             case Approve() if not each.is_approved:
                 spared = reached if index == pause.at else pauser
                 calls.append(replace(each, spared=spared, is_approved=True))
+            case None if index in pause.required and each.question is None:
+                calls.append(PausedCall(place, call, begun=begun))  # it goes on waiting: the hooks run for it again
             case _:
                 calls.append(each)
     return calls, answered, denied
 
 
+def _decided_inside(begun: Begun, inner: PauseState, decided: Sequence[Decision | None], tool: Tool | None) -> Begun:
+    """How a call goes on that waits with a run inside, with the decisions about the calls in that run.
+
+    Raises:
+        DecisionError: The arguments that a person has given a call do not fit its tool.
+    """
+    if not any(decided) and any(each.needs_decision for each in inner.tree):
+        return begun  # it goes on waiting
+    tools = getattr(tool, "inner_tools", None)
+    if isinstance(tools, Toolbox):  # otherwise it is found out when that run resumes
+        _decided(inner, decided, (), (), tools)
+    return replace(begun, decided=msgspec.to_builtins(decided))
+
+
+def _check_shown(paused: Paused[Any]) -> None:
+    """Refuse a call that was changed since the run paused, in it or in a run inside.
+
+    Raises:
+        LocalProtocolError: A call differs.
+    """
+    check_signatures(paused.pending, paused.signatures)
+    for at, node in enumerate(paused.pause.tree):
+        inner = paused.nested.get(paused.pause.tree[at + 1].run) if node.inner else None
+        if inner is not None:
+            check_signatures(inner.pending, paused.signatures[at + 1 : at + 1 + node.inner])
+
+
 def _not_agreed(each: PausedCall) -> PausedCall:
     """The call of a pause that was imported, without what people and hooks have agreed to elsewhere.
 
-    One whose question a person has answered there starts again.
+    One whose question a person has answered there, or that has begun a run, starts again.
     """
-    is_answered = each.begun is not None and each.begun.reply is not None
-    return PausedCall(each.place, each.call, begun=None if is_answered else each.begun)
+    begun = each.begun
+    is_kept = begun is not None and begun.reply is None and begun.paused is None
+    return PausedCall(each.place, each.call, begun=begun if is_kept else None)
 
 
 def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObject | str:

@@ -43,6 +43,7 @@ class LoadedRun(Struct, frozen=True):
     """A run as its log has it.
 
     Attributes:
+        run_id: Its id.
         records: Its records; spans of deltas are one each.
         state: Their fold.
         variables: The variables of hooks and tools that were stored.
@@ -60,6 +61,7 @@ class LoadedRun(Struct, frozen=True):
         epochs: The epoch of the process before each recovery, by the number of its `RunRecover`.
     """
 
+    run_id: str
     records: list[Record]
     state: RunState
     variables: dict[str, object]
@@ -74,10 +76,10 @@ class LoadedRun(Struct, frozen=True):
     epoch: int = 0
     epochs: dict[int, int] = {}
 
-    def result(self, run_id: str) -> RunResult[None]:
+    def result(self) -> RunResult[None]:
         """The result of a run that has ended or is paused."""
         is_foreign = self.foreign >= self.state.seq
-        return result_of(self.state, run_id, None, self.variables, self.called, is_foreign=is_foreign)
+        return result_of(self.state, self.run_id, None, self.variables, self.called, is_foreign=is_foreign)
 
 
 async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> LoadedRun:
@@ -123,6 +125,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     state = fold_run(records)
     log.bases.note(state.conversation, run_id, state.seq)
     return LoadedRun(
+        run_id,
         records,
         state,
         variables,

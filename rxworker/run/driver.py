@@ -39,12 +39,14 @@ from rxworker.errors import (
     LogError,
     RunCancelledError,
     RunHandedOverError,
+    RxWorkerError,
     as_exception,
     describe,
     reason_of,
 )
 from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResume
 from rxworker.hub.watcher import raise_from_loop, wake
+from rxworker.log.recover import dismiss_all
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.run.loop import repeat_turns
@@ -414,6 +416,7 @@ class RunDriver(Generic[T_co]):
             try:
                 if self._journal.writer is not None:
                     failed = await self._store_end(self._journal.writer)
+                    await self._end_left(self._journal.writer, failed)
             finally:
                 outcome = failed or error
                 self._end(self._result() if outcome is None else outcome)
@@ -454,6 +457,14 @@ class RunDriver(Generic[T_co]):
                 writer.give_up(LogError(text))
         return closed.exception()  # pyright: ignore[reportReturnType] - the writer sets errors only
 
+    async def _end_left(self, writer: RunWriter, failed: Exception | None) -> None:
+        """End the paused runs of calls that do not wait with them any more."""
+        nested, pause = self._context.nested, self._journal.state.pause
+        if failed is None and nested and not self._journal.is_left:
+            kept = set[str]() if pause is None else {node.inner_run for node in pause.tree}
+            with suppress(RxWorkerError, asyncio.CancelledError):  # a process that takes runs does it otherwise
+                await dismiss_all(writer.log, nested.keys() - kept)
+
     def _log_failed(self, error: Exception) -> None:
         """Stop at once, since nothing may be done that cannot be stored. Nothing more is emitted."""
         if self.is_open:
@@ -482,7 +493,10 @@ class RunDriver(Generic[T_co]):
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
-        return result_of(journal.state, journal.run_id, context.output, context.variables, context.called)
+        state, output, called, nested = journal.state, context.output, context.called, {}
+        if journal.writer is None and state.pause is not None:
+            nested = {node.inner_run: context.nested.get(node.inner_run) for node in state.pause.tree}
+        return result_of(state, journal.run_id, output, context.variables, called, nested=nested)
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
@@ -61,6 +61,7 @@ class Beginning(Struct, frozen=True):
         shared_state: The state that is shared at the beginning.
         stored: Where it is stored.
         run_id: Its id, if it is not the one by which it was loaded.
+        nested: The paused runs of its calls by their ids; ``None`` for one that only the log has.
     """
 
     first: Sequence[Event]
@@ -71,6 +72,7 @@ class Beginning(Struct, frozen=True):
     shared_state: Json = None
     stored: LoggedRun | None = None
     run_id: str = ""
+    nested: Mapping[str, Paused[Any] | None] = {}
 
 
 class Run(Generic[T_co]):
@@ -135,6 +137,7 @@ class Run(Generic[T_co]):
         context, journal, scope, stored = self._context, self._journal, begin.scope, begin.stored
         journal.run_id = begin.run_id or journal.run_id
         context.allowed[:0] = begin.allowed
+        context.nested.update(begin.nested)
         commands = None
         if stored is not None:
             stored.attach(context, scope)

@@ -115,14 +115,15 @@ class Progress(Struct, Generic[A], frozen=True):
 class QuestionError(
     BaseException
 ):  # as `asyncio.CancelledError`: no ``except Exception`` of a tool takes it for a failure
-    """Leaves a tool that waits for the answer to a question.
+    """Leaves a tool whose call waits: for the answer to a question, or with a run that it has begun.
 
     Args:
-        begun: The question, and how the tool goes on.
+        begun: What it waits for, and how the tool goes on.
     """
 
     def __init__(self, begun: Begun) -> None:
-        super().__init__(str(begun.question))
+        inside = begun.paused
+        super().__init__(str(begun.question) if inside is None else inside.reason or inside.hook)
         self.begun = begun
 
 

@@ -52,7 +52,7 @@ from rxworker.errors import (
 )
 from rxworker.events import BackgroundStart, Custom, LoopHold, PausedCall, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
-from rxworker.events.pause import QUESTION, BackgroundCall
+from rxworker.events.pause import NESTED, QUESTION, BackgroundCall
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
@@ -316,7 +316,7 @@ async def attempts(
 
     Raises:
         ToolError: The error of the last attempt.
-        QuestionError: The tool waits for an answer, and the call has one who can give it.
+        QuestionError: The tool waits, and the call is one of a run that can pause.
     """
     loop = asyncio.get_running_loop()
     cancels = 0 if task is None else task.cancelling()
@@ -470,8 +470,8 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         own_task: Whether it has a task that its creator ends with `stop_all`.
 
     Returns:
-        The call with its result, or with the question that its tool waits for. Of a call in the background the limiter,
-        and its turn, have had the outcome before.
+        The call with its result, or with what its tool waits for. Of a call in the background the limiter, and its
+        turn, have had the outcome before.
     """
     call, place, barrier = running.each.call, running.each.place, running.scope.barrier
     tool, policy = toolbox.find(call.name)
@@ -511,8 +511,7 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
                 )
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
-                asking = replace(running.each, begun=error.begun)
-                return PendingCall(asking, QUESTION, str(asking.question), is_required=True)
+                return waiting_call(replace(running.each, begun=error.begun))
             except LaterError:
                 running.detach(is_delivered=True)
                 return FinishedCall(running.each, ToolResult(call.id, "", name=call.name), tool)
@@ -540,6 +539,13 @@ def _detach_after(loop: asyncio.AbstractEventLoop, after: float, running: Runnin
         running.detach()
         return None
     return loop.call_later(after, running.detach)
+
+
+def waiting_call(each: PausedCall) -> PendingCall:
+    """A call that waits for the answer to its question, or with the run that it has begun."""
+    if (inside := each.inner) is not None:
+        return PendingCall(each, NESTED, f"{each.call.name}: {inside.reason or inside.hook}")
+    return PendingCall(each, QUESTION, str(each.question), is_required=True)
 
 
 async def run_call(toolbox: Toolbox, call: ToolCall, scope: CallScope = NO_SCOPE, emit: Emit = ignore) -> ToolResult:

@@ -48,7 +48,7 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import BY_CALLER, CLIENT_TOOL
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
@@ -60,7 +60,7 @@ from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
 from rxworker.tools.results import clean, truncate
-from rxworker.tools.run import GIVEN_CALLS, NO_CALLS, RunningCalls, ToolEvent, run_begun, run_tools
+from rxworker.tools.run import GIVEN_CALLS, NO_CALLS, RunningCalls, ToolEvent, run_begun, run_tools, waiting_call
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount
 from rxworker.turn.apply import apply_operators
@@ -209,8 +209,7 @@ def hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
         barrier=None if writer is None else journal.barrier,
         keep=None if writer is None else writer.keep_state,
         is_left=lambda: any(run.journal.is_left for run in context.line),
-        # The pause of a run inside another one could not be resumed.
-        can_ask=not context.parents,
+        can_ask=True,
         start_task=partial(_start_task, context),
         tasks=context.tasks,
         background=partial(context.background.begin, context.worker.hooks),
@@ -364,6 +363,9 @@ def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall])
         else:
             # The calls that started early are already counted.
             begun = 0 if scope.early is None else sum(each.has_started for each in scope.early.begun)
+            if scope.is_resumed:  # what was not decided about goes on waiting
+                items = [waiting_call(each) if each.waits else each for each in waiting]
+                begun += sum(each.waits for each in waiting)
             before_calls(context, len(waiting) - begun, emitter.emit)
             if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
                 items = refused(waiting, scope.finished_by, scope.early)
@@ -429,9 +431,12 @@ def _pause(
     """Pause the run, with what this turn leaves undone."""
     left = sorted(waiting, key=attrgetter("paused.place"))
     # A person answers a question before a client runs the others.
-    hook = next((each.hook for each in left if each.is_required), left[0].hook if left else BY_CALLER)
+    hooks = [each.hook for each in left if each.is_required] + [each.hook for each in left if each.hook == NESTED]
+    # The hook that paused at a call counts before the questions of others.
+    others = [*hooks, *[each.hook for each in left], BY_CALLER]
+    hook = next((each for each in hooks if each not in (QUESTION, NESTED)), others[0])
     required = tuple([at for at, each in enumerate(left) if each.is_required])
-    reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook == hook and each.reason))
+    reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook in (hook, NESTED) and each.reason))
     if hook == CLIENT_TOOL:
         reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
     calls = tuple([each.paused for each in left])

@@ -57,7 +57,7 @@ from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
 from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
-from rxworker.turn.result import Output
+from rxworker.turn.result import Output, Paused
 from rxworker.turn.take_up import OpenResponse
 from rxworker.watchdog import watchdog
 
@@ -291,6 +291,7 @@ class RunContext(Struct, frozen=True, eq=False):
         requests: The requests of its hooks, stages and tools that are not recorded yet.
         children: Cancel the runs that these have begun and that have not ended.
         conversation: The id of its conversation, where the session has one.
+        nested: The runs that calls have waited with, by their ids; ``None`` for one that only the log has.
     """
 
     worker: RunSettings
@@ -314,6 +315,7 @@ class RunContext(Struct, frozen=True, eq=False):
     requests: list[OwnRequest] = []
     children: set[Callable[[], Awaitable[None]]] = set()
     conversation: str = ""
+    nested: dict[str, Paused[Any] | None] = {}
 
     @property
     def line(self) -> tuple[RunContext, ...]:

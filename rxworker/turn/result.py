@@ -315,6 +315,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         traceparent: The trace context of the caller of the run; see `RunStart`.
         output_format: The form of the answer, if a type was requested: the resumed run requests it again.
         background: The calls in the background that have no result yet; see `BackgroundCall`.
+        nested: Without a log, the paused runs that its calls have begun, by their ids.
     """
 
     pause: PauseState
@@ -332,10 +333,11 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
     usage_by_model: dict[str, Usage] = {}
     prices: dict[str, Prices | None] = {}
     background: tuple[BackgroundCall, ...] = ()
+    nested: dict[str, Paused[Any]] = {}
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The tool calls that wait, in order, with their exact arguments."""
+        """The tool calls that wait, in order, with their exact arguments; those in runs inside follow their calls."""
         return self.pause.pending
 
     @property
@@ -345,7 +347,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`.
         """
         at = self.pause.at
-        return None if at is None else self.pending[at].id
+        return None if at is None else self.pause.calls[at].call.id
 
     @property
     def hook(self) -> str:
@@ -366,6 +368,7 @@ def result_of(
     called: Iterable[str],
     *,
     is_foreign: bool = False,
+    nested: Mapping[str, Paused[Any] | None] = {},
 ) -> RunResult[T]:
     """The result of the last state of a run.
 
@@ -387,6 +390,7 @@ def result_of(
         usage_by_model=state.usage_by_model,
         variables=dict(variables),
         called=tuple(called),
+        nested={run: kept for run, kept in nested.items() if kept is not None},
     )
 
 

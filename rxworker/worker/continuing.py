@@ -9,13 +9,20 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.decisions import Decided, PendingCalls, decide, granted_by
-from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
+from rxworker.decisions import Decided, Decision, PendingCalls, decide, granted_by
+from rxworker.errors import (
+    CommandConflictError,
+    ConfigurationError,
+    DecisionError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+)
 from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
-from rxworker.log.recover import end_nested, resumed_id
+from rxworker.log.recover import end_nested, present, resumed_id, routed
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn, wake_command
@@ -122,10 +129,18 @@ def resumed(
         allowed.append(pair)
     if source is None:
         session.allowed[:] = allowed
-    if session.worker.budget is not None:
-        session.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
+    for budget in session._budgets():
+        budget.carry_over(waiting.run_id, run, waiting.usage)
     return Beginning(
-        first, scope, waiting.called, allowed=allowed, output=output, shared_state=shared, stored=stored, run_id=run
+        first,
+        scope,
+        waiting.called,
+        allowed=allowed,
+        output=output,
+        shared_state=shared,
+        stored=stored,
+        run_id=run,
+        nested={node.inner_run: waiting.nested.get(node.inner_run) for node in waiting.pause.tree if node.inner_run},
     )
 
 
@@ -143,12 +158,15 @@ async def decided(
     A paused run that the caller has may be ``known`` to another log, or to none.
     """
     _check_performs(session)
+    info = await log.listed(run_id)
+    if info is not None and info.row.outer:
+        run_id, given = await inside(log, info, given)
+        known = None
     if known is None:
         paused, row = await load_paused(session, run_id, given)
         if session.paused is not None and session.paused.run_id == run_id:
             paused = session.paused  # with the variables that no log can keep
     else:
-        info = await log.listed(run_id)
         if info is None:
             return resumed(session, known, given, output, claim=claim)
         check_status(run_id, info.status, ("paused",))
@@ -163,6 +181,24 @@ async def decided(
         session.paused = None  # another decision continues it
         raise
     return await _applied(session, log, paused, given, output, row)
+
+
+async def inside(log: EventLog, info: RunInfo, given: Decided) -> tuple[str, Decided]:
+    """What is decided about a run inside others of its log, as a decision about the outermost of these, and its id.
+
+    Raises:
+        DecisionError: Messages or a state are given with it; or as for `routed`.
+        RxWorkerError: As for `routed`.
+    """
+    if await present(log, info.row.outer) is None:
+        return info.run_id, given
+    if given.add or given.shared_state is not None:
+        raise DecisionError(
+            f"{info.run_id} is inside another run: a decision about it takes no messages and no shared state; send "
+            "messages to the run when it goes on"
+        )
+    run_id, decided = await routed(log, info, given.decisions)
+    return run_id, Decided(decided)
 
 
 async def _applied(
@@ -214,13 +250,7 @@ async def load_paused(
     The decisions fit it, and there are the tools of the calls that will run, unless a command cancels the run.
     """
     stored, row = await load(session, run_id)
-    if row.outer:
-        text = (
-            f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing "
-            "continues it, so that it takes no decision; fork it"
-        )
-        raise RunStatusError(text, run_id=run_id, status="paused")
-    paused, worker = stored.result(run_id), session.worker
+    paused, worker = stored.result(), session.worker
     if not isinstance(paused, Paused):
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
     _, scope, _ = resume_turn(paused, given, worker.hooks, worker.tools)
@@ -310,6 +340,25 @@ async def recovered(
     )
 
 
+async def continued(
+    session: SessionBase, log: EventLog, run_id: str, decided: Sequence[Decision | None] | None, reason: str
+) -> Beginning:
+    """What a run begins with that continues the stored run of a call: one that is cut off, or paused.
+
+    Args:
+        session: The session.
+        log: The log.
+        run_id: The id of the stored run.
+        decided: What is decided about a paused run, by the decisions about the run around it.
+        reason: Why one is continued that is cut off.
+    """
+    if decided is not None:
+        paused, _ = await load_paused(session, run_id, Decided(decided))
+        with suppress(CommandConflictError):  # the first one counts, such as that of a process that has ended
+            await log.send(run_id, decide_command(paused, Decided(decided)))
+    return await recovered(session, log, run_id, reason)
+
+
 async def _continuation(
     session: SessionBase, log: EventLog, claim: Claim, info: RunInfo, stored: LoadedRun, taken_up: OpenResponse | None
 ) -> Continuation:
@@ -324,10 +373,7 @@ async def _continuation(
         with suppress(LogError):  # shown while it waits for another process
             await log.append(claim, [], after=claim.last_seq, row=replace(info.row, reason=error.message))
         raise
-    on_unknown = worker.on_unknown
-    if on_unknown == "ask" and info.row.outer:
-        on_unknown = "tell_model"  # a nested run cannot wait for a decision
-    return await continue_run(stored, run_id, worker.tools, on_unknown, taken_up)
+    return await continue_run(stored, run_id, worker.tools, worker.on_unknown, taken_up)
 
 
 def _check_claim(answer: object, run_id: str) -> None:

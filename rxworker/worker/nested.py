@@ -3,6 +3,11 @@
 Theory of operation. A call starts a run of the inner worker and waits for it. The inner run's records go through the
 call's context into the records of the outer run, under the id of the call, so watchers of the outer run receive both.
 The end of the call ends the inner run, for example when the outer run is cancelled or reaches a time limit.
+
+When the inner run pauses, the call waits with it, as one that has a question: its `Begun` has the id of the inner run
+and what that waits for. With the decisions the call is made again, and resumes the inner run: from the log, or as the
+outer run keeps it in `Paused.nested`. In a log the decisions are stored twice: with the outer run, where the first ones
+count, and with the inner run, so that a process that continues the outer run goes on with it and resumes it once.
 """
 
 from __future__ import annotations
@@ -16,9 +21,12 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rxworker.decisions import Decisions, inner_decisions
 from rxworker.errors import (
     ConfigurationError,
+    DecisionError,
     ExecutionFailedError,
     InvalidArgumentError,
     LeaseHeldError,
@@ -26,27 +34,30 @@ from rxworker.errors import (
     RunStatusError,
 )
 from rxworker.events import Record
+from rxworker.events.pause import Begun, outline
+from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
-from rxworker.log.values import first_id
+from rxworker.log.values import OPEN, decisions_in, first_id, resumed_id
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.messages.message import to_messages
 from rxworker.messages.settings import check_plain
-from rxworker.resume.stored import read_run
+from rxworker.resume.stored import LoadedRun, read_run
 from rxworker.run.run import Run
-from rxworker.tools import ToolContext, ToolPolicy
-from rxworker.tools.base import Effect, check_name, check_policy
+from rxworker.tools import Toolbox, ToolContext, ToolPolicy
+from rxworker.tools.base import Effect, QuestionError, check_name, check_policy
 from rxworker.tools.custom_types import explain
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, ignore
-from rxworker.turn.result import Paused, RunResult
-from rxworker.worker.continuing import recovered
+from rxworker.turn.result import Paused
+from rxworker.worker.continuing import continued
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
 """Makes the worker of each call."""
 
+WHY = "its outer run was recovered"
 TASK = "What to do, with everything that has to be known for it: nothing else of this conversation is seen."
 
 
@@ -75,20 +86,25 @@ class WorkerTool:
     def __repr__(self) -> str:
         return f"<worker tool {self.meta.name!r}>"
 
+    @property
+    def inner_tools(self) -> Toolbox | None:
+        """The tools of the worker; ``None`` where it is made for each call."""
+        return self._worker.tools if isinstance(self._worker, Worker) else None
+
     async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
         """Run the worker with a task, and wait for its answer.
 
         Raises:
             InvalidArgumentError: There is no task.
-            ExecutionFailedError: The run failed, or paused.
+            QuestionError: The run has paused.
+            ExecutionFailedError: The run failed, or has paused where nothing can resume it.
         """
         task = _task_of(input_json, self.meta.name)
         given = self._worker
         made = given if isinstance(given, Worker) else given()
         if not isinstance(made, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise ConfigurationError(f"{given!r} made {made!r}, which is not a worker")
-        # A session of its own for each call, so that calls run in parallel.
-        return await _run(made.new_session(), task, context, self.meta.name)
+        return await _run(made, task, context, self.meta.name)
 
 
 def worker_tool(
@@ -105,7 +121,8 @@ def worker_tool(
     Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among
     the outer run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool
     calls and seconds, and its budget, apply to both together; the inner run also has its own limits, and ``max_depth``
-    bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
+    bounds the depth. An error in it is an error result. If it pauses, the outer run pauses when its other calls have
+    ended: its ``pending`` has the calls of both, and with their decisions the call goes on where it was.
 
     Args:
         worker: A worker, or a function that makes one. Each call has a session of its own, so that calls run in
@@ -159,44 +176,54 @@ def nested_id(outer: str, key: str) -> str:
     return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
 
 
-async def _run(session: Session, task: str, context: ToolContext, name: str) -> str:
+async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
     account = ACCOUNT.get()
     outer = account.context if isinstance(account, RunAccount) else None
+    writer = None if outer is None else outer.journal.writer
+    # A session of its own for each call, so that calls run in parallel.
+    session = made.new_session(log=None if writer is None else made.log or writer.log)
     token = ACCOUNT.set(None if outer is None else RunAccount(outer, "call"))
     try:
-        writer = None if outer is None else outer.journal.writer
-        if outer is None or writer is None:
-            run: Run[object] | RunResult[object] = session.run(task)
+        if outer is None or writer is None or session.log is None:
+            run: Run[object] | LoadedRun = _begin_alone(session, task, context, outer)
         else:
-            name = nested_id(outer.journal.run_id, context.idempotency_key)
-            run = await _run_inside(session, task, session.log or writer.log, name, outer)
+            run = await _begin_inside(session, session.log, task, context, outer)
+    except DecisionError as error:
+        begun = context.begun
+        if begun is None or begun.paused is None:
+            raise
+        # What was decided does not fit, and nothing was done: the calls inside go on waiting.
+        paused = replace(begun.paused, reason=error.message)
+        raise QuestionError(replace(begun, paused=paused, decided=None)) from error
     finally:
         ACCOUNT.reset(token)
-    if isinstance(run, RunResult):
-        return _text_of(run, name)
     relayed = 0 if outer is None else outer.journal.relayed(context.call_id)
 
     def relay(record: Record) -> None:
         if record.seq > relayed:
             context.relay(record)
 
-    watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
-    try:
-        result: RunResult[object] = await run
-    except asyncio.CancelledError:
-        await _end_inside(run, outer)
-        raise
-    finally:
-        watching.dispose()
-    return _text_of(result, name)
-
-
-def _text_of(result: RunResult[object], name: str) -> str:
-    if isinstance(result, Paused):
-        why = result.reason or result.hook
-        text = f"it paused, and a nested run cannot wait for a decision: {why}"
+    if isinstance(run, LoadedRun):  # it has ended before its records were relayed
+        for record in (one for records in run.records for one in expand(records)):
+            relay(record)
+        result = run.result()
+    else:
+        watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
+        try:
+            result = await run
+        except asyncio.CancelledError:
+            await _end_inside(run, outer)
+            raise
+        finally:
+            watching.dispose()
+    if not isinstance(result, Paused):
+        return result.text
+    if outer is not None:
+        outer.nested[result.run_id] = result
+    if not context.can_ask:
+        text = f"it paused, and nothing here can resume it: {result.reason or result.hook}"
         raise ExecutionFailedError(text, tool=name)
-    return result.text
+    raise QuestionError(Begun(run=result.run_id, paused=outline(result.pause)))
 
 
 def _task_of(input_json: str | bytes, name: str) -> str:
@@ -207,49 +234,84 @@ def _task_of(input_json: str | bytes, name: str) -> str:
         raise InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=name, path=path) from error
 
 
-async def _run_inside(
-    session: Session, task: str, log: EventLog, run_id: str, outer: RunContext
-) -> Run[object] | RunResult[object]:
-    """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
+def _begin_alone(session: Session, task: str, context: ToolContext, outer: RunContext | None) -> Run[object]:
+    """Begin a run inside one without a log, or resume it."""
+    begun = context.begun
+    if begun is None or outer is None:
+        return session.run(task)
+    paused = outer.nested.get(begun.run)
+    if paused is None:
+        raise ExecutionFailedError(f"the run {begun.run} that it has begun is lost", tool=context.tool)
+    return session.resume(paused, decisions=_decisions_in(begun))
+
+
+def _decisions_in(begun: Begun) -> Decisions:
+    """The decisions about the calls of the run inside.
+
+    Raises:
+        QuestionError: There are none: it goes on waiting.
+    """
+    decided = inner_decisions(begun)
+    if decided is None:
+        raise QuestionError(begun)
+    return decided
+
+
+async def _begin_inside(
+    session: Session, log: EventLog, task: str, context: ToolContext, outer: RunContext
+) -> Run[object] | LoadedRun:
+    """Begin a run inside a logged one, or continue it, if it has paused or the process of the outer run has ended.
 
     Args:
         session: The session of the inner worker.
+        log: Its log.
         task: The input.
-        log: The log of the session, or of the outer run.
-        run_id: The id, the same for the same call of the outer run.
+        context: The call of the outer run.
         outer: The outer run.
 
     Returns:
-        The run; its result, if it has ended.
+        The run, or what is stored of one that has ended or waits.
 
     Raises:
         RxWorkerError: It was aborted, or as for ``recover``.
     """
-    while (info := await log.info(run_id)) is not None:
-        if info.status == "aborted":
-            raise LocalProtocolError(info.row.reason or "it was aborted")
-        if info.status != "running":
-            return (await read_run(log, run_id, info.row)).result(run_id)
-        if info.owner and info.lease_until > time.time():
+    run_id, begun = nested_id(outer.journal.run_id, context.idempotency_key), context.begun
+    while True:
+        paused, info = None, await log.info(run_id)
+        while info is not None and info.status == "paused":
+            paused, info = info, await log.info(resumed_id(info.run_id))
+        if info is not None and info.status not in OPEN:
+            if info.status == "aborted":
+                raise LocalProtocolError(info.row.reason or "it was aborted")
+            return await read_run(log, info.run_id, info.row)
+        if info is not None and info.owner and info.lease_until > time.time():
             # The process that held both has ended, and its lease has not; or it is about to release it.
             await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
-        elif info.last_seq:
-            begun = session._begin(partial(recovered, session, log, run_id, "its outer run was recovered"), run_id)
-            try:
-                await begun._driver.started()
-                return begun
-            except asyncio.CancelledError:
-                await _end_inside(begun, outer)
-                raise
-            except LeaseHeldError:
-                pass  # its process goes on after all
-            except LocalProtocolError as error:
-                if not isinstance(error.__cause__, RunStatusError):
-                    raise
-                # It has ended since.
+            continue
+        if info is not None and info.last_seq:
+            run_id, given = info.run_id, None
+        elif paused is not None:
+            run_id, given = (
+                paused.run_id,
+                None if begun is None or begun.run != paused.run_id else inner_decisions(begun),
+            )
+            if given is None and not decisions_in(await log.sent(run_id)):
+                return await read_run(log, run_id, paused.row)
         else:
-            break  # that process ended before it was accepted
-    return session._start(to_messages(task), None, log, run_id)
+            return session._start(to_messages(task), None, log, run_id)  # its process ended before it was accepted
+        run = session._begin(partial(continued, session, log, run_id, given, WHY), run_id)
+        try:
+            await run._driver.started()
+            return run
+        except asyncio.CancelledError:
+            await _end_inside(run, outer)
+            raise
+        except LeaseHeldError:
+            pass  # its process goes on after all
+        except LocalProtocolError as error:
+            if not isinstance(error.__cause__, RunStatusError):
+                raise
+            # It has ended since.
 
 
 async def _end_inside(run: Run[object], outer: RunContext | None) -> None:

@@ -49,7 +49,7 @@ from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.arguments import expect
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.continuing import load_paused
+from rxworker.worker.continuing import inside, load_paused
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -313,6 +313,9 @@ class QueuedWorker(Worker):
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
         given = Decided(decisions, session._mapped(add), shared_state)
+        info = await log.listed(run_id)
+        if info is not None and info.row.outer:
+            run_id, given = await inside(log, info, given)
         paused, _ = await load_paused(session, run_id, given)
         await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)

@@ -307,7 +307,7 @@ class SessionVerbs:
             LogError: The log has no such run, or cannot be read.
         """
         stored, _ = await load(self.session, run_id)
-        return stored.result(run_id)
+        return stored.result()
 
 
 class Session(SessionVerbs, SessionBase):

@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from unittest.mock import ANY
 
 import pytest
 
-from rxworker import Paused, Run, Worker, tool
-from rxworker.errors import LeaseHeldError, LogError, RunCancelledError, RunHandedOverError, RunStatusError
+from rxworker import Approve, Paused, Run, Worker, tool
+from rxworker.errors import (
+    CommandConflictError,
+    DecisionError,
+    LeaseHeldError,
+    LogError,
+    RunCancelledError,
+    RunHandedOverError,
+    RunStatusError,
+)
 from rxworker.events import Record, RunAbort, RunStop
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import entries_of, records_of
-from rxworker.log.recover import RunSource
-from rxworker.log.values import Command, RunRow
+from rxworker.log.recover import RunSource, dismiss_run
+from rxworker.log.values import Command, RunRow, resumed_id
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ToolContext
 from rxworker.worker.nested import worker_tool
 from rxworker.worker.queue import QueuedWorker, work
 from tests.log.conftest import OpenLog
 from tests.log.victim import ByTurn
+from tests.pauses import pause_of
 
 
 def make_worker(log: EventLog, in_tool: asyncio.Event, may_end: asyncio.Event) -> Worker:
@@ -204,7 +212,8 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
 async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
     """Its tools do not end in time.
 
-    The nested runs are not cancelled, and the process that continues the outer run continues them.
+    The nested runs are not cancelled, and the process that continues the outer run continues them. Whether the tool has
+    had its effect is not known, so that all of them wait for a decision.
     """
     in_tool, may_end = asyncio.Event(), asyncio.Event()
     async with MemoryLog() as log:
@@ -215,10 +224,16 @@ async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
         assert {info.status for info in await log.list()} == {"running"}
         assert {info.owner for info in await log.list()} == {""}
         may_end.set()
-        result = await make_worker(log, in_tool, may_end).recover(run.id)
+        worker = make_worker(log, in_tool, may_end)
+        paused = await pause_of(worker.recover(run.id))
+        assert [each.name for each in paused.pending] == ["ask_to", "pay_by", "pay"]
+        assert {info.status for info in await log.list()} == {"paused"}
+        with pytest.raises(DecisionError, match="it is not known whether the call"):
+            await worker.resume(paused)
+        result = await worker.resume(paused, decisions=[None, None, Approve()])
         results = [r for message in result.conversation.messages for r in message.tool_results]
         assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
-        assert {info.status for info in await log.list()} == {"finished"}
+        assert [info.status for info in await log.list()] == ["finished"] * 3 + ["paused"] * 3
 
 
 def by_turn(*replies: Reply | str) -> ByTurn:
@@ -268,8 +283,8 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
         assert sorted(info.status for info in await log.list()) == ["finished", "finished", "paused"]
 
 
-async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
-    """Its call has failed, so that a decision would be stored for ever, and with it the run."""
+@pytest.mark.parametrize("way", ["program", "queue", "command", "dismissal", "cancellation"])
+async def test_a_decision_about_a_nested_run_is_stored_with_the_outermost_run(way: str) -> None:
     in_tool, may_end = asyncio.Event(), asyncio.Event()
     async with MemoryLog() as log:
         run = make_worker(log, in_tool, may_end).run("Begin.")
@@ -277,12 +292,35 @@ async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
         nested = max([info.run_id for info in await log.list()], key=len)
         await log.send(nested, Command("pause"))
         may_end.set()
-        await run
-        info = await log.existing(nested)
-        assert info.status == "paused"
-        with pytest.raises(RunStatusError, match="nested in"):
-            await make_worker(log, in_tool, may_end).decide(nested).started()
-        with pytest.raises(RunStatusError, match="nested in"):
-            await QueuedWorker("", log=log).decide_later(nested)
-        assert await log.sent(nested) == [Command("pause", number=1, time=ANY)]
-        assert nested in await log.prune(max_age=-1.0)
+        await pause_of(run)
+        assert {info.status for info in await log.list()} == {"paused"}
+        worker, going_on = make_worker(log, in_tool, may_end), resumed_id(run.id)
+        if way == "dismissal":
+            await dismiss_run(log, run.id, "not wanted")
+            assert {(info.status, info.row.reason) for info in await log.list()} == {
+                ("aborted", "not wanted"),
+                ("aborted", "its outer run has ended"),
+            }
+            return
+        if way == "program":
+            result = await worker.decide(nested)
+        else:
+            if way == "command":  # stored as it is, by a program of its own
+                await log.send(nested, Command("decide", {"decisions": []}, key="decide"))
+                async with RunSource(log) as source:
+                    assert (await source.take(wait=False) or run).run_id == run.id  # pyright: ignore[reportAttributeAccessIssue]
+            elif way == "queue":
+                assert await QueuedWorker("", log=log).decide_later(nested) == going_on
+            else:
+                await log.send(nested, Command("cancel", {"reason": "enough"}))
+                await QueuedWorker("", log=log).decide_later(run.id)
+            result = await worker.recover(run.id)
+        assert result.run_id == going_on
+        ended = await log.existing(resumed_id(nested))
+        assert ended.status == ("aborted" if way == "cancellation" else "finished")
+        assert result.text == "Done."
+        with pytest.raises((CommandConflictError, RunStatusError)):
+            await worker.decide(nested)
+        assert [
+            info.run_id for info in await log.list(status="paused") if not await log.info(resumed_id(info.run_id))
+        ] == []

@@ -204,9 +204,13 @@ async def test_where_nothing_can_answer_the_question_is_cancelled(name: str, exp
         assert alone.text == expected
         inner = Worker(model(name), tools=tools)
         nested = worker_tool(inner, name="inner", description="Do it.")
-        outer = ScriptedModel([call("inner", task="go"), "Done."])
-        assert isinstance(await Worker(outer, tools=[nested]).run("go"), Finished)
-        assert small.done == [expected, expected]
+        outer = Worker(ScriptedModel([call("inner", task="go"), "Done."]), tools=[nested])
+        paused: Any = await outer.run("go")  # a person can answer it there, at any depth
+        assert small.done == [expected]
+        while isinstance(paused, Paused):
+            assert [each.name for each in paused.pending] == ["inner", name]
+            paused = await outer.resume(decisions=[None, Deny()])
+        assert small.done == [expected, expected.replace("cancel", "decline")]
 
 
 NOT_UNDERSTOOD: list[tuple[str, str]] = [

@@ -161,21 +161,14 @@ async def test_the_outer_runs_time_holds_for_both() -> None:
     assert lint(records_of(run)) == []
 
 
-@tool(requires_approval=True)
-async def wipe() -> str:
-    """Wipe everything."""
-    return "gone"
-
-
 FAILING: dict[str, Callable[[], Worker]] = {
     "the station is closed": lambda: Worker(ScriptedModel([fail("the station is closed")]), response_retry=ONCE),
     "max_turns=2": lambda: Worker(ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None)),
-    "a decision: wipe requires approval": lambda: Worker(ScriptedModel([call("wipe")]), tools=[wipe]),
 }
 
 
 @pytest.mark.parametrize("reason", FAILING)
-async def test_a_failure_a_limit_and_a_pause_inside_are_error_results(reason: str) -> None:
+async def test_a_failure_and_a_limit_inside_are_error_results(reason: str) -> None:
     asked = worker_tool(FAILING[reason](), name="ask", description="")
     run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
     assert (await run).text == "So."

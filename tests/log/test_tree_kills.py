@@ -1,0 +1,153 @@
+"""A process ends between any two writes while a tree of runs pauses, is decided about and goes on.
+
+Another process continues from what is stored: every effect happens once, and nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+import copy
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Approve, Finished, Paused, Run, Worker, tool, worker_tool
+from rxworker.decisions import Decision, PendingCalls
+from rxworker.errors import LogError, RxWorkerError
+from rxworker.events import RunStop
+from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog
+from rxworker.log.format import records_of
+from rxworker.log.recover import RunSource
+from rxworker.log.values import OPEN, resumed_id
+from rxworker.testing import call, lint, say
+from rxworker.tools import ToolContext
+from tests.log.victim import ByTurn
+
+
+class Effects:
+    """What the tools have done, by the idempotency keys of their calls, and how many calls have begun."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, str] = {}
+
+    def worker(self, log: EventLog) -> Worker:
+        """Three runs inside each other; the outermost has two calls that pause inside, the innermost pauses twice."""
+
+        @tool(requires_approval=True, effect="idempotent")
+        async def wipe(what: str, context: ToolContext) -> str:
+            """Wipe."""
+            self.keys[context.idempotency_key] = what
+            return f"{what} is gone"
+
+        def asks(worker: Worker, name: str) -> Any:
+            return worker_tool(worker, name=name, description="Ask.")
+
+        deep = Worker(ByTurn([call("wipe", what="a"), call("wipe", what="b"), say("Deep.")]), tools=[wipe])
+        middle = Worker(ByTurn([call("ask_deep", task="?"), say("Middle.")]), tools=[asks(deep, "ask_deep")])
+        flat = Worker(ByTurn([call("wipe", what="c"), say("Flat.")]), tools=[wipe])
+        both = call("ask_middle", task="?") + call("ask_flat", task="?")
+        tools = [asks(middle, "ask_middle"), asks(flat, "ask_flat")]
+        return Worker(ByTurn([both, say("So.")]), tools=tools, log=log)
+
+
+class Mortal:
+    """Lets a log fail for ever after so many writes, as if its process had ended. It counts them."""
+
+    def __init__(self, log: Any, writes: int) -> None:
+        self.count = 0
+        log.patience = 0.0
+
+        def counted(write: Callable[..., Any]) -> Callable[..., Any]:
+            async def call_it(*args: Any) -> Any:
+                self.count += 1
+                if self.count > writes:
+                    raise LogError("the process has ended")
+                return await write(*args)
+
+            return call_it
+
+        for name in ("_claim", "_append", "_release", "_send"):
+            setattr(log, name, counted(getattr(log, name)))
+
+
+def approve_all(paused: Paused[Any]) -> list[Decision | None]:
+    pending = PendingCalls.of(paused.pause)
+    return [Approve() if at in pending.required else None for at in range(len(pending.calls))]
+
+
+async def live(worker: Worker) -> None:
+    """A process that begins the run, and decides."""
+    result: Any = await worker.run("go")
+    while isinstance(result, Paused):
+        result = await worker.new_session().decide(result.run_id, approve_all(result))
+
+
+async def go_on(worker: Worker, log: EventLog) -> RunInfo | None:
+    """Another process: it takes what waits for one, decides about what waits for that, and ends what nothing needs."""
+    last: RunInfo | None = None
+    for _ in range(20):
+        async with RunSource(log) as source:
+            while (info := await source.take(wait=False)) is not None:
+                await ended(worker.new_session().recover(info.run_id))
+        outermost = [info for info in await log.list() if not info.row.outer]
+        if not outermost:
+            return None
+        last = max(outermost, key=lambda info: (len(info.run_id), info.run_id))
+        if last.status == "paused":
+            paused: Any = await worker.load(last.run_id)
+            await ended(worker.new_session().decide(last.run_id, approve_all(paused)))
+        elif last.status not in OPEN:
+            break
+    return last
+
+
+async def ended(run: Run[Any]) -> None:
+    try:
+        await run
+    except RxWorkerError as error:
+        raise AssertionError(f"{run.id}: {error!r}") from error
+
+
+async def check(log: EventLog, effects: Effects, last: RunInfo | None) -> None:
+    assert sorted(effects.keys.values()) == (["a", "b", "c"] if last is not None else [])
+    known = {info.run_id: info for info in await log.list(limit=1000)}
+    for info in known.values():
+        assert info.status in ("finished", "paused"), (info.run_id, info.status, info.row.reason)
+        assert info.status == "finished" or resumed_id(info.run_id) in known, info.run_id
+        records = list(records_of([entry async for entry in log.read(info.run_id)], info.run_id))
+        assert lint([each.event for each in records if not each.path]) == []
+        if not info.row.outer and info.status == "finished":
+            assert isinstance(records[-1].event, RunStop)
+            assert (info.row.input_tokens, info.row.turns) == (90, 2), info.run_id
+
+
+def reborn(log: MemoryLog) -> MemoryLog:
+    """What another process finds, when the leases of the one that has ended are over."""
+    other, kept = MemoryLog(), copy.deepcopy({name: getattr(log, name) for name in ("_runs", "_revision", "_folds")})
+    for name, value in kept.items():
+        setattr(other, name, value)
+    for run in other._runs.values():
+        run.lease_until = 0.0
+    other._listed = [other._runs[each.run_id] for each in log._listed]
+    other._changed = {name: other._runs[name] for name in log._changed}
+    return other
+
+
+async def test_a_process_ends_between_any_two_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rxworker.worker.continuing.RESERVED", 0.0)
+    writes, is_over = 0, False
+    while not is_over:
+        effects, log = Effects(), MemoryLog()
+        mortal = Mortal(log, writes)
+        try:
+            await live(effects.worker(log))
+            is_over = True
+        except RxWorkerError:
+            pass
+        other = reborn(log)
+        last = await go_on(effects.worker(other), other)
+        await check(other, effects, last)
+        writes += 1
+    assert writes > 40
