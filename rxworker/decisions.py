@@ -130,6 +130,11 @@ class PendingCalls(Struct, frozen=True):
         """A call as it stands in the tree."""
         return self.nodes[index] if self.nodes else TreeCall(self.calls[index], hook=self.hook)
 
+    def around(self, index: int) -> tuple[str, ...]:
+        """The names of the tools whose calls a call is inside, the outermost first."""
+        found = [at for at in range(index) if index in self.inside(at)]
+        return tuple([self.calls[at].name for at in found])
+
     def inside(self, index: int) -> range:
         """The indices of the calls in the run that a call waits with."""
         return range(index + 1, index + 1 + self.node(index).inner)
@@ -173,8 +178,9 @@ class PendingCalls(Struct, frozen=True):
         return distinct([self.node(index).name for index in range(len(self.calls))])
 
     def describe(self, index: int) -> str:
-        """The id and the tool of a call."""
-        return f"{self.node(index).name!r} of {self.calls[index].name}"
+        """The id and the tool of a call, and the tools that it is inside."""
+        around = "".join(f" in {name}" for name in reversed(self.around(index)))
+        return f"{self.node(index).name!r} of {self.calls[index].name}{around}"
 
     def index_of(self, call_id: str, ids: Sequence[str] = ()) -> int:
         """The index of the call with an id.

@@ -171,7 +171,8 @@ class OpenConversation:
     @property
     def next(self) -> int | None:
         """The place of the next call that needs a decision and has none."""
-        return next((place for place in self.pending.required if place not in self.decided), None)
+        pending = self.pending
+        return next((p for p in pending.required if p not in self.decided and p not in pending.by_client), None)
 
     async def refresh(self) -> None:
         """Read what is always allowed now.

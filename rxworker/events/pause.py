@@ -261,6 +261,16 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         """
         return tuple(_tree(self, (), ""))
 
+    @property
+    def decided_inside(self) -> tuple[TreeCall, ...]:
+        """With a run that is resumed: the calls of runs inside that needed a decision, and have it."""
+        found: list[TreeCall] = []
+        for each in self.calls:
+            if each.begun is not None and each.begun.paused is not None and each.begun.decided is not None:
+                inside = _tree(each.begun.paused, (each.call.id,), each.begun.run)
+                found += [node for node in inside if node.needs_decision]
+        return tuple(found)
+
 
 def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCall]:
     for index, each in enumerate(pause.calls):

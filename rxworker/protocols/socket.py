@@ -272,6 +272,8 @@ class PendingCall(Struct, frozen=True):
         needs_decision: Whether the run cannot be resumed without a decision about it.
         question: The question of its tool: the decision answers it, and approves with the content of the form as its
             input.
+        path: The ids of the calls down to its run; empty for a call of the run itself.
+        reason: Why its run waits; shown to users.
     """
 
     id: str
@@ -279,6 +281,8 @@ class PendingCall(Struct, frozen=True):
     input: Json
     needs_decision: bool = False
     question: Question | None = None
+    path: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class PauseSummary(Struct, frozen=True):
@@ -399,12 +403,11 @@ def pause_of(state: RunState) -> PauseSummary | None:
     pause = state.pause
     if state.status != "paused" or pause is None:
         return None
-    required, at = PendingCalls.of(pause).required, pause.at
     pending = tuple(
-        PendingCall(each.call.id, each.call.name, each.call.input, at in required, each.question)
-        for at, each in enumerate(pause.calls)
+        PendingCall(n.name, n.call.name, n.call.input, n.needs_decision, n.question, n.path, n.reason)
+        for n in PendingCalls.of(pause).nodes
     )
-    return PauseSummary(pause.hook, pause.reason, None if at is None else pending[at].id, pending)
+    return PauseSummary(pause.hook, pause.reason, None if pause.at is None else pause.calls[pause.at].call.id, pending)
 
 
 def reason_of(state: RunState) -> str:

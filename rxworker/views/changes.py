@@ -78,6 +78,8 @@ class WaitingCall(Struct, frozen=True):
         is_held: As in `ShownBlock`.
         is_offered: Whether the paused run has offered the call to the client.
         question: The question of its tool, which the decision answers.
+        path: The ids of the calls down to its run; empty for a call of the run itself.
+        reason: Why its run waits; shown to users.
     """
 
     id: str
@@ -86,6 +88,13 @@ class WaitingCall(Struct, frozen=True):
     is_held: bool = False
     is_offered: bool = False
     question: Question | None = None
+    path: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its path with its own id, as in `TreeCall`."""
+        return "/".join((*self.path, self.call.id))
 
 
 class ViewBegin(Struct, frozen=True):
@@ -96,12 +105,14 @@ class ViewBegin(Struct, frozen=True):
         conversation: The conversation before the run; ``None`` for a watcher that joins in the middle.
         pending: The calls that a resumed run continues with.
         places: The index of each of them among the calls of its response.
+        inside: The calls of runs inside that were decided about, which go on.
     """
 
     run_id: str
     conversation: Conversation | None = None
     pending: tuple[WaitingCall, ...] = ()
     places: tuple[int, ...] = ()
+    inside: tuple[WaitingCall, ...] = ()
 
 
 class ScopeOpen(Struct, frozen=True):

@@ -270,6 +270,8 @@ class RunView:
 
     def _wait(self, pending: tuple[changes.WaitingCall, ...]) -> None:
         for waiting in pending:
+            if waiting.path:
+                continue  # it is shown in the run inside
             item = self._call(changes.Scope(), waiting.id, waiting.call.id, waiting.call.name)
             item.call, item.stage, item.ended = waiting.call, "waiting", None
 

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from rxworker import events
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, TreeCall
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall
 from rxworker.state import BlockState, ResponseState, RunState
@@ -160,6 +162,7 @@ class Tracker:
         )
         pending: tuple[changes.WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
+        inside: tuple[changes.WaitingCall, ...] = ()
         if isinstance(event, events.RunResume):
             is_offered = event.pause.hook == CLIENT_TOOL
             self._refused = {result.tool_use_id for result in event.pause.refused.values()}
@@ -172,10 +175,11 @@ class Tracker:
                     is_held=not is_offered and calls.is_held(call.name),
                     is_offered=is_offered and calls.is_held(call.name),
                 )
-                for call in event.pause.pending
+                for call in [each.call for each in event.pause.calls]
             )
             places = tuple([each.place for each in event.pause.calls])
-        yield changes.ViewBegin(record.run_id, before, pending, places)
+            inside = tuple(map(_waiting, event.pause.decided_inside))
+        yield changes.ViewBegin(record.run_id, before, pending, places, inside)
 
     def _enter(self, path: Path, made: list[changes.Change]) -> ScopeTracker:
         """The scope of this path; it and its parents are opened if they are not open."""
@@ -269,12 +273,18 @@ class Tracker:
         """A run pauses: its pending calls wait, and all other calls get a placeholder."""
         pause = event.pause
         if record.path:
+            for each in pause.calls:  # they have no result yet
+                yield from tracker.end_call(each.call.id)
+                tracker.calls.take(each.call.id)
             yield from self._leave(record.path, f"it paused: {pause.reason or pause.hook}", "pause")
             return
         pending: list[changes.WaitingCall] = []
         is_offered = pause.hook == CLIENT_TOOL
-        for index, each in enumerate(pause.calls):
-            call = each.call
+        for node in pause.tree:
+            call = node.call
+            if node.path:
+                pending.append(_waiting(node))
+                continue
             yield from tracker.end_call(call.id)
             if tracker.calls.find(call.id) is None:
                 if tracker.calls.has_answered(call.id):
@@ -284,12 +294,17 @@ class Tracker:
             waiting = tracker.calls.take(call.id)
             shown = waiting.shown if waiting else call.id
             is_held = not is_offered and tracker.calls.is_held(call.name)
-            needs_decision = index in pause.required
-            pending.append(changes.WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question))
+            pending.append(replace(_waiting(node), id=shown, is_held=is_held))
             if is_offered:
                 yield changes.CallOffer(tracker.scope, shown, call)
         yield from self._end("", NOT_RUN)
         yield changes.ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
+
+
+def _waiting(node: TreeCall) -> changes.WaitingCall:
+    return changes.WaitingCall(
+        node.name, node.call, node.needs_decision, question=node.question, path=node.path, reason=node.reason
+    )
 
 
 def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> changes.Changes:

@@ -31,7 +31,7 @@ from mcp.types import ElicitResult
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call, on_turn_end, tool
+from rxworker import Answer, Approve, Deny, Paused, Worker, before_tool_call, on_turn_end, tool, worker_tool
 from rxworker.adapters.mcp import McpServer
 from rxworker.cli import main
 from rxworker.errors import RxWorkerError
@@ -77,13 +77,16 @@ def script(request: Request) -> Reply:
     results = messages[-1].tool_results
     if results and not (len(messages) < 4 and messages[0].text.startswith("again")):
         return say("Done: " + "; ".join(result.text for result in results))
+    if messages[-1].text.startswith("inside"):
+        return Reply(tool_calls=(Call("ask", {"task": "pay"}, "ask_1"),))
     name = "pay_2" if results else "pay_1"
     call = Call("pay", {"euros": 1000}, name)
     return Reply(tool_calls=(call, call) if messages[-1].text.startswith("twins") else (call,))
 
 
 def make_worker() -> Worker:
-    return Worker(ScriptedModel(script), tools=[pay], hooks=[limit])
+    ask = worker_tool(Worker(ScriptedModel(script), tools=[pay], hooks=[limit]), name="ask", description="Ask.")
+    return Worker(ScriptedModel(script), tools=[pay, ask], hooks=[limit])
 
 
 # The doors
@@ -96,6 +99,7 @@ CASES = (
     "unknown member",
     "unknown call",
     "two calls of one id",
+    "inside another call",
     "text for an object",
     "edited and then forbidden",
     "stale",
@@ -125,6 +129,11 @@ class Cell(Struct, frozen=True):
 
 
 Cells: TypeAlias = Mapping[str, Sequence[Cell] | str]
+
+
+def inside(sent: Any, answer: str, *paid: int, waits: bool = False) -> Cell:
+    """The call waits in a run that another call has begun."""
+    return Cell([sent], answer, "inside", waits, paid)
 
 
 def no(sent: Any, answer: str) -> Cell:
@@ -274,6 +283,15 @@ class Http(WebDoor):
             Cell([{"decisions": {"pay_1": NO}}], "400 .*give a list with one", "twins"),
             Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False),
         ],
+        "inside another call": [
+            inside({"decisions": {"ask_1/pay_1": YES}}, "paid 1000", 1000),
+            inside({"decisions": [None, {**YES, "input": {"euros": 5}}]}, "paid 5", 5),
+            inside({"decisions": {"ask_1/pay_1": {**YES, "input": {"euros": 666}}}}, "666 is forbidden"),
+            inside({"decisions": {"ask_1": NO}}, "not approved"),
+            inside({"decisions": {"ask_1": YES}}, "400 .*'ask_1/pay_1' of pay in ask", waits=True),
+            inside({"decisions": {"ask_2/pay_1": YES}}, "400 .*did you mean|400 .*no pending call", waits=True),
+            inside({"decisions": {"ask_1/pay_1": {**YES, "always": True}}}, "400 .*always", waits=True),
+        ],
         "text for an object": [
             no({"decisions": {"pay_1": {**YES, "input": "1"}}}, "400 .*give an object"),
             no({"decisions": {"pay_1": {**YES, "input": ""}}}, "400 .*give an object"),
@@ -385,6 +403,12 @@ class AgUi(WebDoor):
             Cell([resolved(True, "RUN:pay_1~2")], "400 .*no decision was given", "twins"),
             Cell([[*resolved(False), *resolved(False, "RUN:pay_1~2")]], "200 ", "twins", waits=False),
         ],
+        "inside another call": [
+            inside(resolved(True, "RUN:ask_1/pay_1"), "200 .*paid 1000", 1000),
+            inside(resolved({"approved": True, "editedArgs": {"euros": 5}}, "RUN:ask_1/pay_1"), "200 .*paid 5", 5),
+            inside(resolved(False, "RUN:ask_1"), "200 .*not approved"),
+            inside(resolved(True, "RUN:ask_1"), "400 .*'ask_1/pay_1' of pay in ask", waits=True),
+        ],
         "text for an object": [
             no(resolved({"approved": True, "editedArgs": "1"}), "400 .*give an object"),
             no(resolved({"approved": True, "editedArgs": TWO}), "400 .*'euros' twice"),
@@ -476,6 +500,15 @@ class Chat(WebDoor):
             Cell(
                 [[responded(approved=False), responded(id="RUN:pay_1~2", approved=False)]], "200 ", "twins", waits=False
             ),
+        ],
+        "inside another call": [
+            inside(
+                {**responded(id="RUN:ask_1/pay_1", approved=True), "toolCallId": "inside:ask_1/pay_1"},
+                "200 .*tool-output-available.*inside:ask_1/pay_1.*paid 1000",
+                1000,
+            ),
+            inside(responded(id="RUN:ask_1/pay_1", approved=False), "200 .*not approved"),
+            inside(responded(id="RUN:ask_1/pay_9", approved=True), "400 .*no pending call", waits=True),
         ],
         "text for an object": "an approval of useChat has no arguments: they are not read from the message",
         "edited and then forbidden": "an approval of useChat has no arguments",
@@ -629,6 +662,10 @@ class Mcp(Door):
         "unknown member": [denied({"approve": True, "input": "x"}, "input: there is no such")],
         "unknown call": "a form has no id of a call",
         "two calls of one id": [Cell([accepted({"approve": False})], "not approved|waits again", "twins", waits=False)],
+        "inside another call": [
+            inside(accepted({"approve": True}), "paid 1000", 1000),
+            inside(accepted({"approve": False}), "not approved"),
+        ],
         "text for an object": "a form has no arguments",
         "edited and then forbidden": "a form has no arguments",
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
@@ -755,6 +792,11 @@ class Acp(Door):
         ],
         "unknown call": "an answer belongs to a request, which is about one call",
         "two calls of one id": [Cell([chosen("reject_once")], "answered", "twins", waits=False)],
+        "inside another call": [
+            inside(chosen(), "paid 1000", 1000),
+            inside(chosen("reject_once"), "answered"),
+            inside(chosen("allow_always"), "optionId", waits=True),
+        ],
         "text for an object": "a choice has no arguments",
         "edited and then forbidden": "a choice has no arguments",
         "stale": "an answer belongs to a request; a second one to the same is dropped",
@@ -807,6 +849,12 @@ class Stored(Door):
         ],
         "unknown call": [no({"decisions": [YES, YES]}, "2 decisions about 1 pending calls")],
         "two calls of one id": [Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False)],
+        "inside another call": [
+            inside({"decisions": [None, YES]}, "paid 1000", 1000),
+            inside({"decisions": [None, {**YES, "input": {"euros": 666}}]}, "666 is forbidden"),
+            inside({"decisions": [YES]}, "1 decisions about 2 pending calls", waits=True),
+            inside({"decisions": [YES, None]}, "'ask_1/pay_1' of pay in ask", waits=True),
+        ],
         "text for an object": [
             no({"decisions": [{**YES, "input": "1"}]}, "give an object"),
             no({"decisions": [{**YES, "input": TWO}]}, "'euros' twice"),
@@ -883,6 +931,11 @@ class CommandLine(Door):
         "two calls of one id": [
             Cell([["--deny", "pay_1"]], "", "twins", waits=False),
             Cell([["--deny", "pay_1", "--deny", "pay_1~2"]], "not approved", "twins", waits=False),
+        ],
+        "inside another call": [
+            inside(["--approve", "ask_1/pay_1"], "paid 1000", 1000),
+            inside(["--deny", "ask_1"], "not approved"),
+            inside(["--approve", "ask_1"], "'ask_1/pay_1' of pay in ask", waits=True),
         ],
         "text for an object": [
             no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": "1"}}}'], "give an object")
@@ -1003,6 +1056,12 @@ class Saved(Door):
         ],
         "unknown call": [no(with_("pause", required=[9]), "required")],
         "two calls of one id": "the decisions are those of the program: its row has them",
+        "inside another call": [
+            inside(with_(), "paid 1000", 1000),
+            inside(with_("pause.calls.0.begun.paused.calls.0.call", input={"euros": 1}), "was changed", waits=True),
+            inside(with_("pause.calls.0.begun.paused", required=[3]), "required", waits=True),
+            inside(with_("pause.calls.0.begun", allowed=True), "allowed", waits=True),
+        ],
         "text for an object": [no(with_input("1"), "give an object"), no(with_input(TWO), "'euros' twice")],
         "edited and then forbidden": [Cell([with_input({"euros": 666})], "forbidden", waits=False)],
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
@@ -1046,6 +1105,11 @@ class Program(Door):
         "two calls of one id": [
             Cell([{"pay_1": Deny()}], "give a list", "twins"),
             Cell([[Deny(), Answer("no")]], "not approved", "twins", waits=False),
+        ],
+        "inside another call": [
+            inside({"ask_1/pay_1": Approve()}, "paid 1000", 1000),
+            inside([None, Approve({"euros": 666})], "666 is forbidden"),
+            inside({"ask_1": Approve()}, "'ask_1/pay_1' of pay in ask", waits=True),
         ],
         "text for an object": [
             no({"pay_1": Approve("1")}, "give an object"),

@@ -271,7 +271,7 @@ class AcpSession:
             return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
         question = waiting.question
-        shown = pause.reason if question is None else str(question)
+        shown = (waiting.reason or pause.reason) if question is None else str(question)
         if shown:
             reason = wire.CallContent(wire.TextContent(shown))
             call = replace(call, content=[*(call.content or ()), reason])

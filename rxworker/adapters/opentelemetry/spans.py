@@ -344,7 +344,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def _paused(self, scope: _Scope, record: events.Record, event: events.RunPause) -> None:
         scope.status = "paused"
-        about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.calls)}
+        about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.tree)}
         self._note(scope.span, record, "rxworker.run.pause", about)
         if record.path:
             self._end_scope(record.path, scope, None)

@@ -264,7 +264,7 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
             # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
             yield self._finished(Outcome("success", pending_tool_call_ids=ids) if self._is_new else None)
             return
-        ids = distinct([pending.call.id for pending in change.pending])
+        ids = distinct([pending.name for pending in change.pending])
         interrupts = tuple(
             _interrupt(change, pending, name)
             for pending, name in zip(change.pending, ids, strict=True)
@@ -478,21 +478,24 @@ MESSAGE_SCHEMA: JsonObject = {
 
 def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: str) -> Interrupt:
     call, question = pending.call, pending.question
+    about: JsonObject = {"hook": change.hook, "name": call.name}
+    if pending.path:
+        about["path"] = [*pending.path]
     if question is not None:
         properties: JsonObject = {"approved": {"type": "boolean"}}
         if question.schema is not None:
             properties["editedArgs"] = question.schema
         answer: JsonObject = {**ANSWER_SCHEMA, "properties": properties}
-        about = ours({"hook": change.hook, "name": call.name, "question": msgspec.to_builtins(question)})
+        about = ours({**about, "question": msgspec.to_builtins(question)})
         at = common.interrupt_id(change.run_id, name)
         return Interrupt(at, "input_required", str(question), pending.id, answer, about)
     return Interrupt(
         common.interrupt_id(change.run_id, name),
         "tool_call",
-        change.reason or f"May {call.name} be called?",
+        pending.reason or change.reason or f"May {call.name} be called?",
         pending.id,
         ANSWER_SCHEMA,
-        ours({"hook": change.hook, "name": call.name, "input": call.input}),
+        ours({**about, "input": call.input}),
     )
 
 

@@ -10,6 +10,8 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from rxworker import events
 from rxworker.decisions import distinct
 from rxworker.events.pause import CLIENT_TOOL
@@ -17,7 +19,7 @@ from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, source_part
+from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, inside, source_part
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
@@ -64,6 +66,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         self._was_offered = continues and replay is None
         self._calls = CallParts()
         self._nested = NestedRuns()
+        self._inside: set[str] = set()  # calls inside that were shown for a decision
         self._in_step = False
         self._signatures: dict[str, str] = {}
         self._sources = 0
@@ -76,7 +79,11 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
     def _encode(self, change: changes.Change) -> Iterable[UiMessagePart]:
         if scope_of(change).id and not isinstance(change, changes.Note | changes.Retract):
-            return self._nested.feed(change)
+            parts = self._nested.feed(change)
+            if isinstance(change, changes.CallResult) and inside(change.id) in self._inside:
+                self._inside.remove(inside(change.id))
+                return (*parts, *self._calls.result(replace(change, id=inside(change.id))))
+            return parts
         return HANDLERS[type(change)](self, change)
 
     # The message
@@ -94,6 +101,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 list(parts)  # the client has it; a second time would have it run its tools again
             else:
                 yield from parts
+        for pending in change.inside:
+            self._inside.add(inside(pending.id))
+            shown = list(self._calls.show(inside(pending.id), pending.call))
+            yield from shown if not self._continues else ()
 
     def _open_step(self, _: changes.StepOpen) -> Iterator[UiMessagePart]:
         self._in_step = True
@@ -122,16 +133,18 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             yield wire.Finish("tool-calls")
             return
         has_request = False
-        ids = distinct([pending.call.id for pending in change.pending])
+        ids = distinct([pending.name for pending in change.pending])
         for pending, call_id in zip(change.pending, ids, strict=True):
             name = interrupt_id(change.run_id, call_id)
-            yield from self._calls.update(pending.id, pending.call, is_held=pending.is_held)
+            # A call inside is shown beside those of the run, and the client never runs it.
+            shown = inside(pending.id) if pending.path else pending.id
+            yield from self._calls.update(shown, pending.call, is_held=pending.is_held or bool(pending.path))
             if pending.needs_decision:
                 has_request = True
-                yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
+                yield wire.ToolApprovalRequest(name, shown, pending.reason or None)
             else:
                 # The client replies when no call of the step waits, so these are approved automatically.
-                yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
+                yield wire.ToolApprovalRequest(name, shown, is_automatic=True)
                 yield wire.ToolApprovalResponse(name, approved=True)
         data: dict[str, object] = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
         if asked := {each.id: each.question for each in change.pending if each.question}:

@@ -31,7 +31,7 @@ from rxworker.messages import (
 from rxworker.messages.lenient_json import encode_lenient, word
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols import common
-from rxworker.protocols.ui_messages.parts import file_part, output_of, source_part
+from rxworker.protocols.ui_messages.parts import INSIDE, file_part, inside, output_of, source_part
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 
@@ -117,6 +117,8 @@ def _collect(message: _Message, collector: common.MessageCollector) -> None:
     content: list[Content] = []
     results: list[ToolResult] = []
     for part in message.parts:
+        if _is_call(part) and (part.tool_call_id or "").startswith(INSIDE):
+            continue  # it is in the conversation of a run inside
         if part.type == "step-start" or (results and not _is_call(part) and _block(part)):
             _add(collector, message.role, content, results)
             content, results = [], []
@@ -248,7 +250,7 @@ def ui_messages_of(
     [('chat-1.0', 'user', 'hi'), ('chat-1.1', 'assistant', 'hello')]
     """
     if pause is not None:  # they wait with these arguments, which a hook may have changed
-        conversation = with_calls(conversation, {each.place: each.call for each in pause.calls})
+        conversation = with_calls(conversation, {each.place: each.call for each in pause.calls})  # those of the run
     history = _History(prefix)
     for message in conversation.messages:
         history.add(message)
@@ -292,8 +294,20 @@ class _History:
 
     def waiting(self, pause: PauseState) -> list[JsonObject | None]:
         """The part of each pending call; ``None`` if the conversation does not have it."""
-        made = self._made
-        return [made[c.place][1] if c.place < len(made) else None for c in pause.calls]
+        made, own = self._made, iter(pause.calls)
+        waiting: list[JsonObject | None] = []
+        for node in pause.tree:
+            if not node.path:
+                place = next(own).place
+                waiting.append(made[place][1] if place < len(made) else None)
+            elif self.messages and self.messages[-1].role == "assistant":
+                part: JsonObject = {"type": f"tool-{node.call.name}", "toolCallId": inside(node.name)}
+                part.update(state="input-available", input=node.call.input)
+                self.messages[-1].parts.append(part)
+                waiting.append(part)
+            else:
+                waiting.append(None)
+        return waiting
 
     def add_approvals(self, run_id: str, pause: PauseState, waiting: Sequence[JsonObject | None]) -> None:
         """Mark the pending calls like the stream of a paused run."""
@@ -305,8 +319,8 @@ class _History:
             part["approval"] = approval
             if index in pending.required:
                 part["state"] = "approval-requested"
-                if pause.reason:
-                    approval["requestReason"] = pause.reason
+                if reason := pending.node(index).reason:
+                    approval["requestReason"] = reason
             else:
                 part["state"] = "approval-responded"
                 approval.update(isAutomatic=True, approved=True)

@@ -133,6 +133,18 @@ class CallParts:
             yield wire.ToolOutputAvailable(change.id, output_of(result), is_provided)
 
 
+INSIDE = "inside:"
+
+
+def inside(name: str) -> str:
+    """The id under which a call of a run inside is shown beside those of the run, while it waits for a decision.
+
+    >>> inside("call_1/call_7")
+    'inside:call_1/call_7'
+    """
+    return INSIDE + name
+
+
 def output_of(result: ToolResult) -> Json:
     """The output for the model: text, or parts if it contains more than text.
 

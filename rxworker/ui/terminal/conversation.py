@@ -405,8 +405,11 @@ class ConversationScreen(Screen[None]):
         call, paused = self.session.waiting_call, self.session.paused
         if call is None or paused is None:
             return
-        others = len(paused.pending) - 1 - (paused.pause.at or 0)
-        reason = f"{paused.hook}: {paused.reason}".strip(": ")
+        index = self.session.opened.next or 0
+        node, others = self.session.opened.pending.node(index), len(paused.pending) - 1 - index
+        reason = f"{node.hook}: {node.reason}".strip(": ")
+        if node.path:
+            reason += f" (in {' > '.join(self.session.opened.pending.around(index))})"
         question = self.session.waiting_question
         edit = None if question else edit_of(call.input, self.session.worker.workspace)
         reason = reason if question is None else str(question)

@@ -335,7 +335,7 @@ class TerminalSession:
     def waiting_question(self) -> Question | None:
         """The question of the tool of that call."""
         paused, index = self.paused, self.opened.next
-        return None if paused is None or index is None else paused.pause.calls[index].question
+        return None if paused is None or index is None else self.opened.pending.questions.get(index)
 
     def schema_of(self, tool: str) -> JsonObject:
         """The JSON schema of the arguments of a tool; empty for one that the worker does not have itself."""

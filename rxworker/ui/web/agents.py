@@ -82,8 +82,8 @@ def answers_of(entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool
         if message.tool_calls:
             earlier.update(shown)
             shown = [ids.of_call(call.id) for call in message.tool_calls]
-    places = [each.place for each in pause.calls]
-    names = [shown[place] if place < len(shown) else "" for place in places]
+    own = iter([shown[each.place] if each.place < len(shown) else "" for each in pause.calls])
+    names = [node.name if node.path else next(own) for node in pause.tree]
     answers: dict[int, Answer] = {}
     for result in results:
         name = result.tool_use_id

@@ -16,7 +16,6 @@ const POLICY = "requires_approval"; // what pauses a run in place of a hook; its
 const CLIENT_TOOL = "client_tool"; // what pauses a run until another client has run the calls
 const RECOVERY = "recovery"; // what pauses a run for calls that may have had their effect: no answer holds for later ones
 
-const QUESTION = "question"; // what pauses a run until a person has answered the tool of a call
 const WEB = /^https?:\/\//i;
 
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
@@ -142,16 +141,18 @@ export class ApprovalView {
     this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve() });
     const always = el("button", { class: "button", type: "button", text: words.approval.always, title: fill(words.approval.alwaysHelp, call), onclick: () => this.approve({ always: true }) });
     const no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny() });
-    const rest = pause.pending.filter((one) => one !== call);
+    const rest = pause.pending.filter((one) => one !== call), path = call.path ?? [];
+    const outer = path.map((id, at) => pause.pending.find((one) => one.id === path.slice(0, at + 1).join("/"))?.name ?? id);
     const body = [
-      pause.reason && pause.hook !== POLICY ? el("p", { class: "approval-why", text: pause.reason }) : null,
+      outer.length ? el("p", { class: "approval-rest", text: fill(words.approval.inside, { calls: outer.join(" › ") }) }) : null,
+      call.reason && pause.hook !== POLICY ? el("p", { class: "approval-why", text: call.reason }) : null,
       this.editor.node,
       rest.length ? el("p", { class: "approval-rest", text: fill(words.approval.alsoWaiting, { calls: listOf(rest) }) }) : null,
     ];
     return [
       el("div", { class: "approval-head" }, el("h3", {}, ...around(words.approval.mayCall, "{name}", el("span", { class: "call-name", text: call.name }))), this.editor.switches),
       el("div", { class: "approval-body" }, ...body), this.editor.error,
-      el("div", { class: "approval-row" }, this.yes, pause.hook === RECOVERY ? null : always, no, this.reason),
+      el("div", { class: "approval-row" }, this.yes, pause.hook === RECOVERY || outer.length ? null : always, no, this.reason),
     ];
   }
 
@@ -193,7 +194,7 @@ export class ApprovalView {
   // The user prefers this way of editing, also for later calls.
   check() {
     if (this.editor.switches) this.mode = this.editor.mode;
-    if (this.pause.hook === QUESTION) return;
+    if (this.pause.pending[this.at]?.question) return;
     this.yes.textContent = this.editor.isChanged ? words.approval.approveChanged : words.approval.approve;
   }
 
