@@ -197,7 +197,7 @@ class RunSource:
         try:
             outer = await present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
-                await (dismiss_run if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
+                await (_dismiss if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
             elif info.status == "paused" and (found := decisions_in(await self.log.sent(info.run_id))):
                 run_id, decided = await routed(self.log, info, read_stored(found[0].data).decisions)
                 data = msgspec.to_builtins(StoredDecision(decided))
@@ -582,7 +582,7 @@ async def dismiss_all(log: EventLog, runs: Iterable[str]) -> None:
     """
     for run_id in runs:
         with suppress(CommandConflictError, RunStatusError):
-            await dismiss_run(log, run_id, OUTER_ENDED)
+            await _dismiss(log, run_id, OUTER_ENDED)
 
 
 async def pause_in(log: EventLog, info: RunInfo) -> PauseState:
@@ -599,6 +599,13 @@ async def pause_in(log: EventLog, info: RunInfo) -> PauseState:
             if isinstance(event, RunPause):
                 return event.pause
     raise RunStatusError(f"{run_id} is {status}: it takes no decision now", run_id=run_id, status=status)
+
+
+async def outermost(log: EventLog, info: RunInfo) -> RunInfo:
+    """The run that is inside no other one, and has this one inside; the run itself, if it is that."""
+    while info.row.outer and (around := await present(log, info.row.outer)) is not None:
+        info = around
+    return info
 
 
 async def routed(
@@ -619,9 +626,7 @@ async def routed(
         RunStatusError: The run does not wait, or the outermost one does not.
         LogError: The log cannot be read.
     """
-    outer = info
-    while outer.row.outer and (around := await present(log, outer.row.outer)) is not None:
-        outer = around
+    outer = await outermost(log, info)
     tree = (await pause_in(log, outer)).tree
     at = next((at for at, node in enumerate(tree) if node.inner_run == info.run_id), None)
     if at is None:
@@ -672,6 +677,8 @@ async def end_run(log: EventLog, run_id: str, reason: str) -> None:
 async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     """End a paused run, and the paused runs inside it, so that it can no longer be resumed.
 
+    For a run inside another one that waits with it, this is a decision: its call is denied, and the outer run goes on.
+
     Args:
         log: The log of the run.
         run_id: The run's id.
@@ -682,6 +689,16 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
         RunStatusError: It is not paused.
         LogError: There is no such run, or the log cannot be read or written.
     """
+    info = await log.existing(run_id)
+    if info.row.outer:
+        with suppress(RunStatusError):  # otherwise nothing waits with it
+            outer, decided = await routed(log, info, Deny(reason))
+            await log.send(outer, Command(DECIDE, msgspec.to_builtins(StoredDecision(decided)), key=DECIDE))
+            return
+    await _dismiss(log, run_id, reason)
+
+
+async def _dismiss(log: EventLog, run_id: str, reason: str) -> None:
     info = await log.existing(run_id)
     if info.status != "paused":
         text = f"{run_id} is {info.status}: only a paused run can be dismissed; cancel it"

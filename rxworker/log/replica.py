@@ -15,15 +15,16 @@ from typing import Literal
 
 from reactivex import Observable
 
-from rxworker.errors import LogError, RxWorkerError, own
-from rxworker.events import Event, Record
+from rxworker.errors import LocalProtocolError, LogError, RxWorkerError, own
+from rxworker.events import Event, Record, RunResume, TurnStart
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
-from rxworker.log.values import Command, When, send_command, to_sent, withdraw_command
+from rxworker.log.values import Command, When, nested_id, resumed_id, send_command, to_sent, withdraw_command
 from rxworker.messages.message import Input
 from rxworker.messages.settings import awaited
 from rxworker.state import RunState, fold_run
+from rxworker.tools.run import key_of
 from rxworker.transport.clock import loop_clock
 
 
@@ -194,6 +195,29 @@ class Replica:
             LogError: As for ``send``.
         """
         await self.log.send(self.id, Command("cancel", {"reason": reason, "when": when}))
+
+    async def inner(self, call_id: str) -> Replica:
+        """The run that a call of this run has begun, while it runs: to watch it, to send to it, or to cancel it alone.
+
+        Args:
+            call_id: The id of the call.
+
+        Raises:
+            LocalProtocolError: No such call runs.
+            LogError: The log cannot be read.
+        """
+        await self.ready()
+        state = self.state
+        each = next((one for one in state.calls if one.call.id == call_id and one.phase == "running"), None)
+        if each is None:
+            raise LocalProtocolError(f"no call {call_id!r} of {self.id} runs")
+        own = [record.event for record in self.hub.history.records(0) if not record.path]
+        begun = [event for event in own if isinstance(event, RunResume | TurnStart)][-1]
+        key = begun.pause.key if isinstance(begun, RunResume) else f"{self.id}/{state.turns}"
+        run_id = nested_id(self.id, key_of(each.call, each.place, key))
+        while await self.log.info(resumed_id(run_id)) is not None:
+            run_id = resumed_id(run_id)
+        return Replica(self.log, run_id)
 
     async def _follow(self) -> None:
         error: Exception | None = None

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -563,6 +564,25 @@ def resumed_id(run_id: str) -> str:
     """
     name, mark, number = run_id.rpartition("~")
     return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run_id}~2"
+
+
+def nested_id(outer: str, key: str) -> str:
+    """The id of the run that a call begins.
+
+    The same call of an outer run that was recovered, or that resumes another one, has the same key, so that it finds
+    the run that it began.
+
+    Args:
+        outer: The id of the outer run.
+        key: The idempotency key of the call.
+
+    >>> nested_id("run-1", "run-1/1/0/ab"), nested_id("run-1~2", "run-1/1/0/ab"), nested_id("run-7", "run-1/1/0/ab")
+    ('run-1.dd2612a015f1', 'run-1.dd2612a015f1', 'run-7.dd2612a015f1')
+    """
+    began = key.rsplit("/", 3)[0]
+    # A copy of a run has runs of its own.
+    is_same = first_id(began) == first_id(outer)
+    return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
 
 
 def new_id() -> str:

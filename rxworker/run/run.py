@@ -536,6 +536,39 @@ class Run(Generic[T_co]):
         """
         self.deliver(call_id, f"This call was cancelled: {reason}", is_error=True)
 
+    def inner(self, call_id: str) -> Run[Any]:
+        """The run that a call of this run has begun, while it runs: to send to it, to pause it, or to cancel it alone.
+
+        One that is cancelled gives its call an error result. For one that is deeper: ``run.inner(a).inner(b)``, with
+        the ids of the ``path`` of its records.
+
+        Args:
+            call_id: The id of the call.
+
+        Raises:
+            LocalProtocolError: No such call has a run that runs.
+
+        Example:
+            >>> from rxworker import Worker, worker_tool
+            >>> from rxworker.testing import ScriptedModel, call, stall
+            >>> slow = worker_tool(Worker(ScriptedModel([stall()])), name="ask", description="Ask.")
+            >>> worker = Worker(ScriptedModel([call("ask", task="Why?"), "So."]), tools=[slow])
+            >>> async def main() -> None:
+            ...     run = worker.run("go")
+            ...     async for record in run:
+            ...         if record.path:
+            ...             break
+            ...     run.inner(record.path[0]).cancel(reason="not needed")
+            ...     print((await run).text)
+            >>> asyncio.run(main())
+            So.
+        """
+        found: Run[Any] | None = self._context.inside.get(call_id)
+        if found is None:
+            known = ", ".join(self._context.inside) or "none"
+            raise LocalProtocolError(f"no run of a call {call_id!r} runs; calls with such runs: {known}")
+        return found
+
     def cancel(
         self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"
     ) -> asyncio.Future[None]:

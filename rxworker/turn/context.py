@@ -291,6 +291,7 @@ class RunContext(Struct, frozen=True, eq=False):
         requests: The requests of its hooks, stages and tools that are not recorded yet.
         children: Cancel the runs that these have begun and that have not ended.
         conversation: The id of its conversation, where the session has one.
+        inside: The runs of its calls that run, by the ids of the calls.
         nested: The runs that calls have waited with, by their ids; ``None`` for one that only the log has.
     """
 
@@ -315,6 +316,7 @@ class RunContext(Struct, frozen=True, eq=False):
     requests: list[OwnRequest] = []
     children: set[Callable[[], Awaitable[None]]] = set()
     conversation: str = ""
+    inside: dict[str, Any] = {}
     nested: dict[str, Paused[Any] | None] = {}
 
     @property

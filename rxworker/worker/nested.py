@@ -16,7 +16,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from typing import TypeAlias
 
 import msgspec
@@ -37,7 +36,7 @@ from rxworker.events import Record
 from rxworker.events.pause import Begun, outline
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
-from rxworker.log.values import OPEN, decisions_in, first_id, resumed_id
+from rxworker.log.values import OPEN, decisions_in, nested_id, resumed_id
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.messages.message import to_messages
 from rxworker.messages.settings import check_plain
@@ -157,25 +156,6 @@ def worker_tool(
     return WorkerTool(worker, meta, check_policy(policy))
 
 
-def nested_id(outer: str, key: str) -> str:
-    """The id of the run that a call begins.
-
-    The same call of an outer run that was recovered, or that resumes another one, has the same key, so that it finds
-    the run that it began.
-
-    Args:
-        outer: The id of the outer run.
-        key: The idempotency key of the call.
-
-    >>> nested_id("run-1", "run-1/1/0/ab"), nested_id("run-1~2", "run-1/1/0/ab"), nested_id("run-7", "run-1/1/0/ab")
-    ('run-1.dd2612a015f1', 'run-1.dd2612a015f1', 'run-7.dd2612a015f1')
-    """
-    began = key.rsplit("/", 3)[0]
-    # A copy of a run has runs of its own.
-    is_same = first_id(began) == first_id(outer)
-    return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
-
-
 async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
     account = ACCOUNT.get()
     outer = account.context if isinstance(account, RunAccount) else None
@@ -209,6 +189,8 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
         result = run.result()
     else:
         watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
+        if outer is not None:
+            outer.inside[context.call_id] = run
         try:
             result = await run
         except asyncio.CancelledError:
@@ -216,6 +198,8 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
             raise
         finally:
             watching.dispose()
+            if outer is not None:
+                outer.inside.pop(context.call_id, None)
     if not isinstance(result, Paused):
         return result.text
     if outer is not None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from rxworker import Answer, Approve, ApproveAlways, Deny, Paused, Worker, tool, worker_tool
+from rxworker import Answer, Approve, ApproveAlways, Deny, Limits, Paused, Worker, tool, worker_tool
 from rxworker.decisions import Decisions
-from rxworker.errors import DecisionError, LocalProtocolError
-from rxworker.events import Question
-from rxworker.log import EventLog
+from rxworker.errors import DecisionError, LocalProtocolError, RunCancelledError
+from rxworker.events import MessageAdd, Question, RunPause
+from rxworker.log import EventLog, Replica
 from rxworker.messages import ToolMeta
 from rxworker.resume.paused import load_paused, save_paused
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, lint
 from rxworker.tools import ClientTool, ToolContext
+from rxworker.worker import Budget
 from tests.pauses import pause_of
 from tests.runs import records_of
 
@@ -239,3 +241,146 @@ async def test_arguments_that_were_changed_in_a_saved_run_are_refused_at_any_dep
         with pytest.raises(LocalProtocolError, match="was changed since the run paused"):
             await worker.resume(replace(paused, nested={run: other}))
     assert tools.done == []
+
+
+async def test_calls_beside_it_go_on_to_their_ends_before_the_pause() -> None:
+    tools, may_end, is_paused = Tools(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Take long."""
+        await may_end.wait()
+        tools.done.append("slow")
+        return "done"
+
+    inner = tools.worker(call("wipe", what="a"), "Inside.")
+    calls = call("ask", task="?") + call("slow")
+    run = Worker(ScriptedModel([calls, "So."]), tools=[asks(inner), slow]).run("go")
+
+    def note(record: Any) -> None:
+        if record.path and isinstance(record.event, RunPause):
+            is_paused.set()
+
+    run.subscribe(note)
+    await is_paused.wait()
+    assert not run.done()
+    may_end.set()
+    paused = await pause_of(run)
+    assert (tools.done, paused.hook, paused.reason) == (["slow"], "nested", "ask: wipe requires approval")
+
+
+async def test_a_worker_that_is_made_for_the_call_refuses_other_arguments_and_waits_again() -> None:
+    tools = Tools()
+    answers = [call("wipe", what="a"), "Inside."]
+    model = ScriptedModel(answers)
+    made = asks(lambda: Worker(model, tools=[*tools.of.values()]))
+    worker = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[made])
+    paused = await pause_of(worker.run("go"))
+    again = await pause_of(worker.resume(paused, decisions=[None, Approve("everything")]))
+    assert "gives invalid arguments" in again.reason
+    assert tools.done == []
+    assert (await worker.resume(again)).text == "So."
+    assert tools.done == ["wipe a"]
+
+
+@pytest.mark.parametrize("steps", [None, 3])
+async def test_limits_and_budgets_hold_across_a_pause_inside(steps: int | None) -> None:
+    tools, budget = Tools(), Budget()
+    inner = tools.worker(call("wipe", what="a"), call("look"), "Inside.")
+    limits = Limits() if steps is None else Limits(max_tool_calls=steps)
+    model = ScriptedModel([call("ask", task="?"), "So."])
+    worker = Worker(model, tools=[asks(inner)], limits=limits, budget=budget)
+    paused = await pause_of(worker.run("go"))
+    spent = budget.spent.total_tokens
+    result = await worker.resume(paused)
+    assert spent == 30
+    assert budget.spent.total_tokens == result.usage.total_tokens == (75 if steps is None else 60)
+    # The call that goes on has started twice, as one with a question.
+    assert tools.done == (["wipe a", "look"] if steps is None else ["wipe a"])
+
+
+async def test_a_run_inside_is_sent_to_and_cancelled_alone() -> None:
+    """By its path: in this process, and through the log."""
+    for verb in ("send", "cancel"):
+        tools, begun, may_end = Tools(), asyncio.Event(), asyncio.Event()
+
+        waits = _waiting_tool(begun, may_end)
+        inner = Worker(ScriptedModel([call("wait"), "Inside."]), tools=[waits])
+        middle = Worker(ScriptedModel([call("ask", task="?"), "Middle."]), tools=[asks(inner)])
+        worker = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asks(middle)])
+        run = worker.run("go")
+        await begun.wait()
+        with pytest.raises(LocalProtocolError, match="no run of a call 'call_9' runs"):
+            run.inner("call_9")
+        inside: Any = run.inner(CALL).inner(CALL)
+        if worker.log is not None:
+            await run.barrier()
+            outer = Replica(worker.log, run.id)
+            inside = await (await outer.inner(CALL)).inner(CALL)
+        done = inside.send("Be short.") if verb == "send" else inside.cancel(reason="enough")
+        if worker.log is not None:
+            await done
+        if verb == "send":
+            may_end.set()
+        result = await run
+        records = records_of(run)
+        assert lint(records) == []
+        assert result.text == "So."
+        deep = [each.event for each in records if len(each.path) == 2]
+        sent = [e for e in deep if isinstance(e, MessageAdd) and e.source == "send"]
+        assert (len(sent), type(deep[-1]).__name__) == ((1, "RunStop") if verb == "send" else (0, "RunAbort"))
+        assert tools.done == []
+
+
+def _waiting_tool(begun: asyncio.Event, may_end: asyncio.Event) -> Any:
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await may_end.wait()
+        return "waited"
+
+    return wait
+
+
+async def test_a_cancellation_while_a_run_inside_is_paused_ends_it_too() -> None:
+    tools, begun = Tools(), asyncio.Event()
+    inner = tools.worker(call("wipe", what="a"), "Inside.")
+    middle = Worker(ScriptedModel([call("ask", task="?"), "Middle."]), tools=[asks(inner)])
+    calls = call("ask", task="?") + call("wait")
+    worker = Worker(ScriptedModel([calls, "So."]), tools=[asks(middle), _waiting_tool(begun, asyncio.Event())])
+    run = worker.run("go")
+    async for record in run:
+        if len(record.path) == 1 and isinstance(record.event, RunPause):
+            break
+    await begun.wait()
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+    assert lint(records_of(run)) == []
+    if worker.log is not None:
+        infos = [info for info in await worker.log.list() if info.run_id.startswith(run.id)]
+        assert {(info.status, info.row.cause) for info in infos} == {("aborted", "cancel")}
+        assert len(infos) == 3
+
+
+async def test_nothing_that_was_decided_counts_in_a_fork() -> None:
+    tools = Tools()
+    worker = one_inside(tools, call("wipe", what="a"))
+    if worker.log is None:
+        return
+    paused = await pause_of(worker.run("go"))
+    end = (await worker.log.existing(paused.run_id)).last_seq
+    resumed = worker.new_session().decide(paused.run_id)
+    await resumed
+    for source, seq in ((paused.run_id, end), (resumed.id, 1), (resumed.id, 2)):
+        tools.done.clear()
+        again = one_inside(tools, call("wipe", what="a"))
+        copy = await pause_of(again.new_session().fork(source, seq))
+        if seq == end:  # what waited there waits here; the call starts again, and so does the run inside
+            copy = await pause_of(again.new_session().decide(copy.run_id, [None, Approve()]))
+        assert tools.done == []
+        assert [each.name for each in copy.pending] == ["ask", "wipe"]
+        assert copy.pause.tree[0].inner_run.startswith(copy.run_id.partition("~")[0])
+        result = await again.new_session().decide(copy.run_id)
+        assert (result.text, tools.done) == ("So.", ["wipe a"])

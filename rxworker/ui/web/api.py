@@ -394,8 +394,8 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
     runs = state.runs.of(request)
     body = await read_json_bytes(request)
-    waiting = await runs.find_paused(request.params["id"])
-    entry = await runs.resume(waiting, read_resume(body))
+    waiting = await runs.find_waiting(request.params["id"])
+    entry = await runs.resume_at(request.params["id"], waiting, read_resume(body))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rxworker import Worker, before_tool_call, tool
+from rxworker import Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
@@ -76,7 +76,9 @@ class Site:
             self.deleted.append(path)
             return f"deleted {path}"
 
-        return Worker(ScriptedModel(answer), tools=[wait, delete], hooks=[permit])
+        inner = Worker(ScriptedModel(answer), tools=[delete], hooks=[permit])
+        asks = worker_tool(inner, name="asks", description="Ask.")
+        return Worker(ScriptedModel(answer), tools=[wait, delete, asks], hooks=[permit])
 
     async def post(self, path: str, body: object) -> tuple[int, Any]:
         async with self.http.post(self.server.url + path, json=body) as response:
@@ -121,6 +123,8 @@ def answer(request: Request) -> Reply:
         return say(f"So it is: {last.tool_results[-1].text}.")
     if "wait" in last.text:
         return say("I wait. ") + call("wait")
+    if "asks" in last.text:
+        return call("asks", task="delete it")
     if "delete" in last.text:
         return call("delete", path="a")
     return say(f"Message {len(messages)}: {last.text}")
@@ -714,7 +718,7 @@ async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(sites
     decisions = {"decisions": [{"type": "approve"}]}
     assert (await site.post(f"{path}/resume", decisions))[0] == 404
     site.server.add(run)
-    assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]] == ["wait", "delete"]
+    assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]][:2] == ["wait", "delete"]
     status, resumed = await site.post(f"{path}/resume", decisions)
     assert (status, resumed["worker"]) == (201, "night")
     await site.frames(resumed["id"])
@@ -744,6 +748,32 @@ async def test_to_describe_the_worker_of_a_stored_run_begins_no_session_of_its_c
     assert conversation is not None
     assert not conversation.has_session
     assert len(made) == 1  # for the first conversation
+
+
+@pytest.mark.parametrize(
+    ("decisions", "deleted"), [({"call_1_1": {"type": "approve"}}, ["a"]), ([{"type": "deny"}], [])]
+)
+async def test_a_run_inside_is_decided_about_at_its_own_address(
+    sites: Sites, decisions: Any, deleted: list[str]
+) -> None:
+    site, _ = await sites.open()
+    run = await site.begin("who asks?")
+    await site.frames(run["id"])
+    paused = await site.get(f"api/runs/{run['id']}")
+    outer, inner = paused["pause"]["pending"]
+    assert (outer["name"], outer["path"], outer["needs_decision"]) == ("asks", [], False)
+    assert (inner["id"], inner["path"]) == ("call_1_1/call_1_1", ["call_1_1"])
+    assert (inner["reason"], inner["needs_decision"]) == ("Deleting cannot be undone.", True)
+    [nested] = [info.run_id for info in await site.log.list() if info.row.outer]
+    for wrong in ({"call_9": {"type": "approve"}}, [None]):
+        status, told = await site.post(f"api/runs/{nested}/resume", {"decisions": wrong})
+        assert status == 400, told
+    status, resumed = await site.post(f"api/runs/{nested}/resume", {"decisions": decisions})
+    assert (status, resumed["id"]) == (201, f"{run['id']}~2")
+    await site.frames(resumed["id"])
+    assert site.deleted == deleted
+    status, told = await site.post(f"api/runs/{nested}/resume", {"decisions": decisions})
+    assert status == 409, told
 
 
 @pytest.mark.parametrize("door", ["resume", "send", "delete"])

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rxworker.decisions import Decided, decide, granted_by
 from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.desk.run import STOP_SECONDS, resume_run
-from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, SessionBusyError
+from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, RunStatusError, SessionBusyError
 from rxworker.events import Annotation
 from rxworker.log import RunInfo
-from rxworker.log.recover import resumed_id
+from rxworker.log.recover import outermost, resumed_id, routed
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import OPEN, When
 from rxworker.messages import Json, Message, ToolResult
@@ -106,6 +106,34 @@ class Runs:
         _check_paused(entry)
         await entry.open()
         return entry
+
+    async def find_waiting(self, run_id: str) -> RunEntry:
+        """Return the paused run with this id; for one inside it, the outermost run, which takes its decisions.
+
+        Raises:
+            ApiError: As for ``find_paused``.
+        """
+        log = self.store.log
+        info = None if log is None else await log.listed(run_id)
+        if log is not None and info is not None and info.row.outer:
+            run_id = (await outermost(log, info)).run_id
+        return await self.find_paused(run_id)
+
+    async def resume_at(self, run_id: str, waiting: RunEntry, decisions: Decisions) -> RunEntry:
+        """Resume what `find_waiting` has found by an id, by decisions about the calls of the run with that id.
+
+        Raises:
+            ApiError: As for ``resume``; or the run with that id does not wait any more.
+            DecisionError: As for ``resume``.
+        """
+        log = self.store.log
+        info = None if log is None or run_id == waiting.id else await log.listed(run_id)
+        if log is not None and info is not None:
+            try:
+                _, decisions = await routed(log, info, decisions)
+            except RunStatusError as error:
+                raise ApiError(409, "conflict", str(error)) from error
+        return await self.resume(waiting, decisions)
 
     async def latest(self, run_id: str) -> RunEntry:
         """Return the run with this id.
