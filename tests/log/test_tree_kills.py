@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rxworker import Approve, Finished, Paused, Run, Worker, tool, worker_tool
+from rxworker import Approve, Paused, Run, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import RunStop
@@ -24,6 +25,7 @@ from rxworker.log.values import OPEN, resumed_id
 from rxworker.testing import call, lint, say
 from rxworker.tools import ToolContext
 from tests.log.victim import ByTurn
+from tests.whole import IS_WHOLE
 
 
 class Effects:
@@ -135,19 +137,31 @@ def reborn(log: MemoryLog) -> MemoryLog:
     return other
 
 
-async def test_a_process_ends_between_any_two_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def reopened(log: SQLiteLog, file: Path) -> SQLiteLog:
+    """The same for a file."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE runs SET lease = 0")
+    return SQLiteLog(file)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_a_process_ends_between_any_two_writes(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rxworker.worker.continuing.RESERVED", 0.0)
+    step = 1 if IS_WHOLE else {"memory": 7, "sqlite": 29}[store]
     writes, is_over = 0, False
     while not is_over:
-        effects, log = Effects(), MemoryLog()
-        mortal = Mortal(log, writes)
+        effects, file = Effects(), tmp_path / f"{writes}.db"
+        log: Any = MemoryLog() if store == "memory" else SQLiteLog(file)
+        Mortal(log, writes)
         try:
             await live(effects.worker(log))
             is_over = True
         except RxWorkerError:
             pass
-        other = reborn(log)
-        last = await go_on(effects.worker(other), other)
-        await check(other, effects, last)
-        writes += 1
+        other = reborn(log) if store == "memory" else reopened(log, file)
+        async with other:
+            await check(other, effects, await go_on(effects.worker(other), other))
+        writes += step
     assert writes > 40
