@@ -260,6 +260,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "first_seq",
         "hand_over",
         "id",
+        "inner",
         "last_seq",
         "loop",
         "parents",

@@ -706,6 +706,12 @@ export interface Begun {
   question?: Question | null;
   /** The answer; ``None``: it waits for one. */
   reply?: Reply | null;
+  /** The id of the run that the call has begun, if that is paused. */
+  run?: string;
+  /** What that run waits for, as far as a decision needs it. */
+  paused?: PauseState | null;
+  /** The decisions about the calls inside, in the order of `PauseState.tree`; ``None``: it waits for them. */
+  decided?: unknown[] | null;
 }
 
 /** A tool call that waits to run. */
@@ -724,11 +730,11 @@ export interface PausedCall {
 
 /** What a paused run waits for, and what it needs to go on. */
 export interface PauseState {
-  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
+  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``nested`` where only runs inside them wait, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
   hook: string;
-  /** The calls that wait, in order. */
+  /** The calls of the run itself that wait, in order. */
   calls: PausedCall[];
-  /** The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool`` and with ``pause``. */
+  /** The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool``, ``nested`` and ``pause``. */
   required: number[];
   /** Shown to users; not interpreted. */
   reason?: string;
@@ -893,6 +899,10 @@ export interface PendingCall {
   needs_decision: boolean;
   /** The question of its tool: the decision answers it, and approves with the content of the form as its input. */
   question: Question | null;
+  /** The ids of the calls down to its run; empty for a call of the run itself. */
+  path: string[];
+  /** Why its run waits; shown to users. */
+  reason: string;
 }
 
 /** The pause of a run. */
