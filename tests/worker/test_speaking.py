@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import reactivex
 from reactivex import Observable, abc
+from reactivex import operators as ops
 from reactivex.disposable import Disposable
 
-from rxworker import Run, Worker, after_tool_call, on_message_send, tool
+from rxworker import Run, Worker, after_tool_call, on_message_send, on_turn_end, tool
 from rxworker.errors import ConfigurationError, InputRefusedError, LocalProtocolError, RunAbortedError
 from rxworker.events import (
     AttemptRetract,
@@ -27,17 +28,18 @@ from rxworker.events import (
     ToolStart,
 )
 from rxworker.events.turn import DISCARDED_EARLY
-from rxworker.hooks import Cancel, MessageSendContext, ToolResultContext
+from rxworker.hooks import Cancel, MessageSendContext, ToolResultContext, TurnEndContext
 from rxworker.log.values import When
 from rxworker.messages import Message, ToolMeta, validate
-from rxworker.operators import error_to_exception
+from rxworker.operators import error_to_exception, hold_back
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.state.run import CUT_OFF, HELD_BACK
-from rxworker.testing import Reply, ScriptedModel, call, cut, lint, play, say, stall, think
+from rxworker.testing import Reply, ScriptedModel, call, cut, fail, lint, play, say, stall, think
 from rxworker.testing.reply import reply_events
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
-from rxworker.transport import Retry
+from rxworker.transport import Retry, fallback
+from rxworker.worker import Turn
 from rxworker.worker.session import session_of
 from tests.decoded import events_of
 from tests.log.processes import stored
@@ -382,3 +384,85 @@ async def test_hooks_and_map_input_see_what_is_sent(when: When, by: str) -> None
         return
     shown = {"change": "***", "map": "###", "refuse_input": "fine"}[by]
     assert [message.text for message in model.requests[1].conversation.messages] == ["go", written, shown]
+
+
+async def test_a_request_that_is_cut_before_its_first_event_has_an_unknown_usage() -> None:
+    class Silent(Played):
+        def _subscribe(self, observer: abc.ObserverBase[Any], _: object = None) -> abc.DisposableBase:
+            return Disposable()
+
+    run: Run[Any] = Worker(Silent("m", [], int, ["Yes."])).run("go")
+    await reached(run, AttemptStart)
+    run.send("n", "now")
+    await run
+    assert said(run) == "u:go u:n a:Yes."
+    assert run.state.usage.is_partial
+    await check(run, records_of(run))
+
+
+@pytest.mark.unlogged
+def test_a_message_that_comes_with_the_error_of_a_response_is_not_held_back_by_the_pause_after_it() -> None:
+    async def main() -> None:
+        events = [*LETTERS[:4], Error(None, "overloaded", retryable=True, kind="overloaded")]
+        model = Played("m", events, lambda place: place == 4 and run.send("n", "now"), ["Yes."])
+        run: Run[Any] = Worker(model, response_retry=Retry(first=1000.0, maximum=1000.0)).run("go")
+        began = asyncio.get_running_loop().time()
+        await run
+        assert asyncio.get_running_loop().time() - began < 1
+        assert said(run) == "u:go u:n a:Yes."
+
+    play(main())
+
+
+@pytest.mark.parametrize("where", ["around", "response", "held", "fallback"])
+async def test_a_response_that_passes_operators_is_cut(where: str) -> None:
+    def before(place: int) -> None:
+        if place == 4:
+            run.send("n", "now")
+
+    every: dict[str, dict[str, Any]] = {
+        "around": {"around": {"respond": ops.do_action(lambda _: None)}},
+        "response": {"operators": [ops.map(lambda event: event)]},
+        "held": {"operators": [hold_back(lambda _: True, window=100)]},
+        "fallback": {},
+    }
+    settings = every[where]
+    model: Any = Played("m", LETTERS, before, ["Yes."])
+    if where == "fallback":
+        model = fallback(ScriptedModel([fail("overloaded")] * 2, model="first"), model)
+    run: Run[Any] = Worker(model, **settings).run("go")
+    await check(run, await all_records(run))
+    assert said(run) in (
+        {"u:go u:n a:Yes."} if where == "held" else {"u:go a:abc u:n a:Yes.", "u:go a:abcd u:n a:Yes."}
+    )
+
+
+@pytest.mark.unlogged
+def test_stages_of_the_application_are_not_cut() -> None:
+    def slow(turn: Turn) -> Observable[Any]:
+        return reactivex.timer(60.0, scheduler=turn.scheduler).pipe(ops.ignore_elements())
+
+    async def main() -> None:
+        run: Run[Any] = Worker(ScriptedModel(["One.", "Two."]), stages={"call_tools": slow}).run("go")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(30)
+        sent = run.send("n", "now")
+        await sent
+        assert loop.time() - began == pytest.approx(60, abs=1)
+        await run
+        assert said(run) == "u:go a:One. u:n a:Two."
+
+    play(main())
+
+
+async def test_messages_for_the_end_wait_for_one_that_a_hook_has_sent() -> None:
+    @on_turn_end
+    def end(context: TurnEndContext) -> None:
+        if context.text == "One.":
+            run.send("t")
+
+    run: Run[Any] = Worker(ScriptedModel(["One.", "Two.", "Three."]), hooks=[end]).run("go")
+    run.send("e", "end")
+    await run
+    assert said(run) == "u:go a:One. u:t a:Two. u:e a:Three."
