@@ -110,8 +110,8 @@ def hold_back(
             longer fits. A provider's copy of a replaced text, which the end of a block may carry, is dropped in any
             case.
         at_most: How many windows are checked at once; further ones wait.
-        limit: How many characters may wait. In a run, the connection to the model is not read while half as many do.
-            If more wait, since the source cannot wait, the stream fails.
+        limit: How many characters may wait. In a run, the connection to the model is not read while half as many do;
+            one read may bring 256 KiB. If more wait, since the source cannot wait, the stream fails.
 
     Raises:
         ConfigurationError: There is no check, one is not callable, the window is less than 2, or a number less than 1.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from statistics import quantiles
 from typing import Any
@@ -22,21 +23,26 @@ from reactivex.testing import TestScheduler
 from rxworker import Worker, after_tool_call, before_tool_call, tool, worker_tool
 from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.errors import RxWorkerError, TextRejectedError
-from rxworker.events import CustomEvent, GateVerdict, Record, TextDelta
+from rxworker.events import CustomEvent, GateVerdict, Record, TextDelta, ToolStart
+from rxworker.events.arguments import REFUSED
 from rxworker.events.deltas import Deltas
 from rxworker.hooks import ToolCallContext, ToolResultContext
 from rxworker.log import MemoryLog
 from rxworker.log.format import record_of
 from rxworker.messages import Text
-from rxworker.operators import hold_back
+from rxworker.operators import hold_back, only
 from rxworker.operators.gate import decoded
 from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream
 from rxworker.protocols.openai.chat import chat_stream
 from rxworker.protocols.openai.responses import ResponseEncoder, ResponseHead, response_stream
 from rxworker.protocols.ui_messages import ui_message_stream
-from rxworker.testing import Reply, ScriptedModel, call, say, think
-from rxworker.testing.reply import Call
+from rxworker.providers import Ollama
+from rxworker.testing import ReplayServer, Reply, ScriptedModel, ServedResponse, call, say, think
+from rxworker.testing.reply import USAGE, Call
+from rxworker.testing.server import Received
 from rxworker.tools import ToolContext
+from rxworker.transport import Client
+from rxworker.worker import model_check
 
 SECRET = "hunter2"
 
@@ -239,3 +245,71 @@ def test_a_check_of_100_ms_delays_deltas_by_less_than_150(characters: int, every
     delays = [after - before for before, after in zip(arrived, passed, strict=True)]
     assert quantiles(delays, n=20)[-1] < 0.15
     assert min(delays) >= 0.1
+
+
+async def test_the_connection_waits_for_checks_whose_requests_do_not() -> None:
+    """More comes than may wait; the requests of checks are no part of the run, and pass no gate."""
+    text = "x" * 2_000_000
+    judged: list[str] = []
+
+    def answer(request: Received) -> ServedResponse | Reply:
+        body = json.dumps(request.body)
+        if "probability" not in body:
+            return Reply(text, chunk=2000)
+        judged.append(body)
+        return ServedResponse.from_reply('{"probability": 0.1}', delay=0.3 if len(judged) == 1 else 0.0)
+
+    async with ReplayServer(answer) as server:
+        client = Client(Ollama("m", base_url=server.base_url))
+        gated = hold_back(model_check(client, "Is it bad?"), window=100_000, at_most=1)
+        async with asyncio.timeout(20):
+            result = await Worker(client, operators=[gated]).run("Go.")
+    assert result.text == text
+    assert len(judged) == 40
+    assert result.usage.output_tokens == USAGE.output_tokens
+
+
+def test_more_than_may_wait_fails_the_stream() -> None:
+    async def check(_: str) -> bool:
+        return await asyncio.get_running_loop().create_future()
+
+    model = ScriptedModel([say("x" * 1000)])
+    with pytest.raises(RxWorkerError, match="holds more than 500 characters"):
+        Worker(model, operators=[hold_back(check, window=20, limit=500)]).run_sync("Go.")
+
+
+async def test_a_tool_that_takes_free_text_does_not_run_with_what_is_refused() -> None:
+    codes: list[str] = []
+
+    @tool(format="text")
+    async def execute(code: str) -> str:
+        """Execute."""
+        codes.append(code)
+        return "done"
+
+    script = [
+        Reply(tool_calls=(Call("execute", f"print({SECRET!r})"),)),
+        call("execute", code="print(1)"),
+        say("Done."),
+    ]
+    model = ScriptedModel(script)
+    log = MemoryLog()
+    gated = hold_back(is_clean, window=20, replacement="[removed]")
+    run = Worker(model, tools=[execute], operators=[gated], log=log).run("Go.")
+    await run
+    assert not any(SECRET in code for code in codes)
+    assert "refused by a check" in model.requests[1].conversation.messages[-1].tool_results[0].text
+    stored = [record_of(entry, run.id).event async for entry in log.read(run.id)]
+    calls = [event.call for event in stored if isinstance(event, ToolStart)]
+    assert calls[0].input.endswith(REFUSED) if isinstance(calls[0].input, str) else False
+
+
+async def test_a_panel_counts_verdicts() -> None:
+    model = ScriptedModel([say(f"It is {SECRET}."), say("Good morning.")])
+    worker = Worker(model, operators=[hold_back(is_clean, replacement="[removed]")])
+    counts = Counter[str]()
+    for _ in range(2):
+        run = worker.run("Go.")
+        run.events.pipe(only(GateVerdict)).subscribe(lambda each: counts.update([f"{each.check} {each.verdict}"]))
+        await run
+    assert counts == {"is_clean replace": 1, "is_clean pass": 1}

@@ -145,6 +145,8 @@ def note_of(record: events.Record) -> Iterable[Lane]:
         case events.HookMessage(hook=hook, content=content, data=data):
             more = "" if data is None else f" {describe_json(data)}"
             return (_note(record, hook, content + more),)
+        case events.Custom(name="rxworker.gate", data={"verdict": "pass"}):
+            return ()
         case events.Custom(name=name, data=data):
             return (_note(record, name, describe_json(data)),)
         case events.HookVerdict(verdict="Pause"):

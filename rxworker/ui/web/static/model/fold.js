@@ -44,8 +44,9 @@ function hookMessage(run, scope, event, record) {
 }
 
 function custom(run, scope, event, record) {
-  if (event.name === "rxworker.annotation") annotation(run, scope, event.data ?? {}, record);
-  else note(run, scope, record, "info", event.name, "", { inline: true, data: event.data ?? {} });
+  const { name, data = {} } = event, hasPassed = name === "rxworker.gate" && data.verdict === "pass";
+  if (name === "rxworker.annotation") annotation(run, scope, data, record);
+  else note(run, scope, record, hasPassed ? "quiet" : "info", name, "", { inline: !hasPassed, data });
 }
 
 function annotation(run, scope, { name, value, comment = "", by = "", seq = 0 }, record) {
