@@ -223,9 +223,12 @@ async def cut_off() -> Run[object]:
 
     first = think("Hm.") + say("Well") + call("early") + call("look", where="here") + call("broken") + stall()
     run = Worker(ScriptedModel([first, "Aha."]), tools=[early, look, broken]).run("Go")
-    run.subscribe(
-        lambda record: run.send("Stop", "now") if isinstance(record.event, ToolStop) else None, lambda _: None
-    )
+
+    def stop(record: Record) -> None:
+        if isinstance(record.event, ToolStop):
+            run.send("Stop", "now")
+
+    run.subscribe(stop, lambda _: None)
     return run
 
 
