@@ -376,6 +376,11 @@ def _add_runs(runs: Parser) -> None:
                 add("--replaces", metavar="ID", help="the id of a message that waits, in place of which this is sent")
             case "withdraw":
                 add("sent", metavar="ID", help="the id of the message, as send has printed it")
+            case "deliver":
+                add("call_id", metavar="CALL", help="the id of the call, or its idempotency key")
+                add("--text", metavar="TEXT", help="the result; - is standard input")
+                add("--json", metavar="JSON", help="in place of it: a result that is JSON; - is standard input")
+                add("--error", action="store_true", dest="is_error", help="the call has failed")
             case "cancel" | "requeue":
                 add("--reason", metavar="TEXT", help="why; it is stored")
             case "annotate":

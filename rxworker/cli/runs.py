@@ -121,6 +121,22 @@ async def _withdraw(log: EventLog, run_id: str, sent: str) -> None:
     write_line(f"{sent} is withdrawn from {run_id}, unless it is in the conversation: show {run_id} has it then")
 
 
+async def _deliver(
+    log: EventLog, run_id: str, call_id: str, text: str | None = None, json: str | None = None, is_error: bool = False
+) -> None:
+    given = json if text is None else text
+    if given is None or (text is not None and json is not None):
+        raise CommandError("give the result with --text or with --json", MISUSED)
+    given = sys.stdin.read() if given == "-" else given
+    try:
+        result: object = given if json is None else msgspec.json.decode(given)
+    except msgspec.DecodeError as error:
+        raise CommandError(f"--json: {error}", MISUSED) from error
+    await log.deliver(run_id, call_id, result, is_error=is_error)
+    info = await log.existing(run_id)
+    write_line(f"delivered to {run_id}, which is {_status(info)}")
+
+
 async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
     info = await log.existing(run_id)
     resumed = await _resumed(log, info)
@@ -257,6 +273,9 @@ async def _show(log: EventLog, run_id: str) -> None:
     for each in filter(None, [Annotation.of(record.event) for record in records]):
         by, about = each.by and f" by {each.by}", f"{each.name} {encode_json(each.value).decode()} {each.comment}"
         write_line(f"annotation{clean(by)}: {clean(about).strip()}")
+    for one in state.background:
+        waits = f"waits for a delivery {clean(one.reason)}".strip() if one.is_delivered else "goes on"
+        write_line(f"background: {describe_call(one.call)} as {clean(one.id)}, {waits}")
     reason = f" ({clean(state.reason)})" if state.reason else ""
     write_line(
         f"-- {state.status}{reason}: {state.turns} turns, {state.all_tool_calls} tool calls, "
@@ -334,6 +353,7 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "diff": _diff,
     "send": _send,
     "withdraw": _withdraw,
+    "deliver": _deliver,
     "cancel": _cancel,
     "decide": _decide,
     "requeue": _requeue,

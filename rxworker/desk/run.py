@@ -304,6 +304,19 @@ class OpenRun:
         elif (waiting := self._sent.get(id)) is None or not waiting.cancel():
             raise LocalProtocolError(NOT_WAITING)
 
+    async def deliver(self, call_id: str, result: object, *, is_error: bool = False) -> None:
+        """Give the result of a call in the background, also to a paused run; see `EventLog.deliver`.
+
+        Raises:
+            CommandConflictError: The call has a result.
+            LocalProtocolError: The run has ended.
+            LogError: As for ``send``.
+        """
+        if self.log is not None:
+            await self.log.deliver(self.id, call_id, result, is_error=is_error)
+        else:
+            self._its_own.deliver(call_id, result, is_error=is_error)
+
     async def pause(self, reason: str) -> None:
         """Request a pause of the run.
 

@@ -508,7 +508,8 @@ class Run(Generic[T_co]):
     def deliver(self, call_id: str, result: object, *, is_error: bool = False) -> None:
         """Give the result of a call in the background, in place of its tool, which is cancelled if it runs here.
 
-        The first result of a call counts; see `EventLog.deliver` for other processes.
+        The first result of a call counts. A paused run keeps it for the run that resumes it. See `EventLog.deliver` for
+        other processes.
 
         Args:
             call_id: The id of the call, or its idempotency key.
@@ -520,8 +521,8 @@ class Run(Generic[T_co]):
             ExecutionFailedError: The result has no JSON form.
         """
         self._check_loop("deliver")
-        if not self._driver.is_open:
-            raise LocalProtocolError("this run has ended: log.deliver(...) delivers to a paused one", page="tools")
+        if self.state.is_over:
+            raise LocalProtocolError("this run has ended: it takes no results")
         self._context.background.deliver(DeliveredResult(call_id, to_content(result, call_id), is_error))
 
     def cancel_call(self, call_id: str, *, reason: str = "cancelled by the caller") -> None:

@@ -14,7 +14,9 @@ from rxworker.cli import main
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog, RunInfo, SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import ToolContext
 from rxworker.worker import submit, work
+from tests.log.victim import ByTurn
 
 Rxworker = Callable[..., str]
 PAID: list[int] = []
@@ -75,12 +77,15 @@ def stored(path: Path, *statuses: str) -> list[str]:
     return asyncio.run(main())
 
 
-def worked(path: Path, *runs: str) -> None:
+def worked(path: Path, *runs: str, make: Callable[[RunInfo], Worker] | None = None) -> None:
     """Let a process of the queue work until these runs have ended."""
+
+    def usual(_: RunInfo) -> Worker:
+        return Worker(ScriptedModel([say("Done.")]), tools=[pay])
 
     async def main() -> None:
         async with SQLiteLog(path) as log, asyncio.timeout(60):
-            task = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel([say("Done.")]), tools=[pay])))
+            task = asyncio.create_task(work(log, make or usual))
             async for _ in log.changes(every=0.0):
                 infos = [await log.info(run) for run in runs]
                 if all(info and info.status in ("finished", "aborted") for info in infos):
@@ -164,6 +169,30 @@ def test_a_message_that_waits_is_replaced_and_withdrawn(rxworker: Rxworker, path
     assert "user: ONE" in shown
     assert "user: one" not in shown
     assert "user: two" not in shown
+
+
+def test_a_result_is_delivered_to_a_run_that_sleeps(rxworker: Rxworker, path: Path) -> None:
+    @tool(at_end="wake")
+    async def order(context: ToolContext) -> str:
+        context.later()
+
+    def make(_: RunInfo | None = None) -> Worker:
+        return Worker(ByTurn([call("order"), say("It is ordered."), say("It is here.")]), tools=[order])
+
+    async def begin() -> str:
+        async with SQLiteLog(path) as log:
+            worker = make()
+            worker.log = log
+            return (await worker.run("Go")).run_id
+
+    run = asyncio.run(begin())
+    assert "background: order() as call_1_1, waits for a delivery" in rxworker("show", run)
+    assert "--text" in rxworker("deliver", run, "call_1_1", code=2)
+    assert "--json" in rxworker("deliver", run, "call_1_1", "--json", "{", code=2)
+    assert rxworker("deliver", run, "call_1_1", "--json", '{"a": 1}').startswith(f"delivered to {run}, which is paused")
+    assert "has a command" in rxworker("deliver", run, "call_1_1", "--text", "b", code=1)
+    worked(path, f"{run}~2", make=make)
+    assert '{"a":1}' in rxworker("show", f"{run}~2")
 
 
 def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(rxworker: Rxworker, path: Path) -> None:
@@ -261,8 +290,14 @@ def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     assert "such as 5G" in rxworker("prune", "--max-bytes=1Z", code=2)
 
 
-@pytest.mark.parametrize("action", ["send", "withdraw", "cancel", "decide", "requeue", "annotate"])
+@pytest.mark.parametrize("action", ["send", "withdraw", "deliver", "cancel", "decide", "requeue", "annotate"])
 def test_a_run_that_is_not_there_is_named(action: str, rxworker: Rxworker, path: Path) -> None:
     stored(path, "finished")
-    more = {"send": ["Hi"], "withdraw": ["a"], "decide": ["--deny", "x"], "annotate": ["rating", "1"]}.get(action, [])
+    more = {
+        "send": ["Hi"],
+        "withdraw": ["a"],
+        "deliver": ["a", "--text", "b"],
+        "decide": ["--deny", "x"],
+        "annotate": ["rating", "1"],
+    }.get(action, [])
     assert "no run 'run-9'" in rxworker(action, "run-9", *more, code=1)

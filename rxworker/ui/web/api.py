@@ -32,7 +32,7 @@ from rxworker.resume.stored import TITLE
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
-from rxworker.ui.web.guard import BOARD_PAGE
+from rxworker.ui.web.guard import BOARD_PAGE, DELIVER
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.http.responses import (
     BOARDS,
@@ -83,6 +83,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/runs/{id}/worker", partial(get_worker, state)),
         *[post(f"/api/runs/{{id}}/{name}", partial(verb, state)) for name, verb in VERBS.items()],
         post("/api/runs/{id}/resume", partial(post_resume, state)),
+        post("/api/runs/{id}/deliver", partial(post_deliver, state), DELIVER),
         post("/api/conversations/{id}/disallow", partial(post_disallow, state)),
         post("/api/conversations/{id}/mark", partial(post_mark, state)),
         post("/api/conversations/{id}/delete", partial(post_delete, state)),
@@ -205,6 +206,14 @@ class EditMessageBody(Struct, frozen=True, forbid_unknown_fields=True):
     when: When | None = None
 
 
+class DeliverBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that gives the result of a call in the background: a text, or other JSON."""
+
+    call: Annotated[str, Meta(min_length=1, max_length=1000)]
+    result: Json
+    is_error: bool = False
+
+
 class WithdrawBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that withdraws a message by its id."""
 
@@ -294,6 +303,17 @@ VERBS = {
     "annotate": _verb(AnnotateBody, lambda runs, run, body: runs.annotate(run, body.annotation)),
 }
 """What clients do with a run, by the last part of the address. With ``now``, a cancel is answered when it has ended."""
+
+
+async def post_deliver(state: ServerState, request: WebRequest) -> web.Response:
+    """Give the result of a call in the background. With the token for that, of the run of any user."""
+    run_id = request.params["id"]
+    if request.only_delivers:
+        request.owner = await state.store.owner_of_run(run_id)
+    entry = await state.runs.of(request).find(run_id)
+    body = await read_json(request, DeliverBody)
+    await entry.deliver(body.call, body.result, is_error=body.is_error)
+    return bytes_response(b"{}" if request.only_delivers else entry.encoded())
 
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:

@@ -93,6 +93,9 @@ BOARD_PAGE = "board-page"
 PAGES = frozenset({"page", "fleet-page", "boards-page", BOARD_PAGE})
 """The routes of pages, whose address may contain the token."""
 
+DELIVER = "deliver"
+"""The route with which a program delivers the results of calls in the background, with a token of its own."""
+
 OPEN = frozenset({"static", "shared-page"})
 """The routes of the files of the page, which are the same for all.
 
@@ -171,6 +174,7 @@ class Guard:
         self._hosts = Hosts(settings.allowed_hosts)
         self._origins = settings.allowed_origins
         self._token = None if settings.token is None else Token(settings.token)
+        self._deliver_token = None if settings.deliver_token is None else Token(settings.deliver_token)
         self._max_requests = settings.max_connections
         self._open_requests = 0
 
@@ -295,6 +299,9 @@ class Guard:
             request.owner = link.owner
             with self._links.opened(link, request):
                 return await handle(request)
+        if name == DELIVER and self._deliver_token is not None and self._deliver_token.fits(_bearer(request)):
+            request.only_delivers = True
+            return await handle(request)
         self.check_token(request)
         await self.check_user(request)
         return await handle(request)

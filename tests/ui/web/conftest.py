@@ -21,6 +21,7 @@ from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
+from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.worker import session_of
@@ -155,9 +156,14 @@ class Desk:
             self.deleted.append(path)
             return f"deleted {path}"
 
+        @tool
+        async def order(context: ToolContext) -> str:
+            """Order something, which another program delivers."""
+            context.later()
+
         model = ScriptedModel(self._replies, delay=self._delay, model="scripted-1")
         retry = Retry(first=0.0)
-        worker = Worker(model, tools=[wait, delete], hooks=[permit], response_retry=retry)
+        worker = Worker(model, tools=[wait, delete, order], hooks=[permit], response_retry=retry)
         self.workers.append(worker)
         return worker
 

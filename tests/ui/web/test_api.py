@@ -128,7 +128,7 @@ async def test_what_is_not_there_is_404_with_a_word_of_help(open_desk: OpenDesk)
     for path in ("api/runs/run-0", "api/runs/run-0/events", "api/nothing", "nothing"):
         status, told = await desk.get(path)
         assert (status, set(told["error"])) == (404, {"code", "message"}), path
-    for action in ("send", "edit", "withdraw", "pause", "cancel", "resume"):
+    for action in ("send", "edit", "withdraw", "deliver", "pause", "cancel", "resume"):
         status, _ = await desk.post(f"api/runs/run-0/{action}", {"message": "x"})
         assert status == 404
     assert (await desk.post("api/runs", {"input": "a", "worker": "no"}))[0] == 404
@@ -189,6 +189,30 @@ async def test_a_message_that_waits_is_withdrawn_by_its_id(open_desk: OpenDesk, 
         assert "First." not in texts
         status, told = await desk.post(f"{path}/withdraw", {"id": "b"})
         assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_result_is_delivered_with_a_token_that_gives_no_other_right(open_desk: OpenDesk) -> None:
+    settings = Settings(token="the token of all", deliver_token="the token of a webhook")
+    desk = await open_desk(call("order"), "It is ordered.", "It is here.", settings=settings, token="the token of all")
+    run = await desk.begin()
+    id = "call_1_1"  # noqa: A001 - what it is
+    path = f"api/runs/{run['id']}"
+    webhook = {"headers": {"Authorization": "Bearer the token of a webhook"}}
+    for refused in (f"{path}/cancel", "api/runs", f"{path}/send"):
+        assert (await desk.post(refused, {"message": "x"}, **webhook))[0] == 401, refused
+    assert (await desk.get(path, **webhook))[0] == 401
+    wrong = {"headers": {"Authorization": "Bearer another"}}
+    body = {"call": id, "result": {"parcel": 1}}
+    assert (await desk.post(f"{path}/deliver", body, **wrong))[0] == 401
+    malformed: list[dict[str, Any]] = [{}, {"call": id}, {"call": "", "result": "x"}, {**body, "to": "me"}]
+    for each in malformed:
+        assert (await desk.post(f"{path}/deliver", each, **webhook))[0] == 400, each
+    assert (await desk.post("api/runs/run-0/deliver", body, **webhook))[0] == 404
+    assert await desk.post(f"{path}/deliver", body, **webhook) == (200, {})
+    await desk.ended(run["id"])
+    (session,) = desk.sessions
+    assert '{"parcel":1}' in session.conversation.messages[-2].text
+    assert (await desk.post(f"{path}/deliver", body))[0] == 409
 
 
 async def test_a_message_is_sent_at_once_or_at_the_end_and_changed(open_desk: OpenDesk, server_kind: str) -> None:

@@ -114,6 +114,7 @@ class WebRequest(ABC):
         owner: The name of the user, if the server has users.
         origin: The other origin whose page may read the response.
         link: The read-only link whose token it has.
+        only_delivers: Whether it has the token with which results are delivered, which gives no other right.
         has_sent: Whether a streamed response has begun.
         max_body: The maximum number of bytes of the body.
         body_seconds: Seconds that the body may take to arrive.
@@ -134,6 +135,7 @@ class WebRequest(ABC):
     owner: str | None = None
     origin: str | None = None
     link: Link | None = None
+    only_delivers: bool = False
     has_sent: bool = False
     max_body: int
     body_seconds: float

@@ -117,6 +117,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         title: The title of the page.
         token: The token that every request except those for static files must contain; ``None``: no token, for this
             machine alone.
+        deliver_token: A token with which a program, such as a webhook, may deliver the results of calls in the
+            background, and nothing else; ``None``: none.
         allowed_hosts: The host names that requests may use, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names,
             networks of addresses such as ``192.168.0.0/16``, or ``*`` for any name.
         allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``.
@@ -160,6 +162,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     title: str = "rxworker"
     token: str | None = None
+    deliver_token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body: int = 8 * 1024 * 1024
@@ -182,7 +185,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     xray: bool = True
 
     def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+        if any(token is not None and len(token) < SHORTEST_TOKEN for token in (self.token, self.deliver_token)):
             raise ConfigurationError(
                 f"the token is too short to be safe: give it {SHORTEST_TOKEN} characters or more, for example "
                 "those of `python -c 'import secrets; print(secrets.token_urlsafe())'`"

@@ -423,6 +423,14 @@ class RunStore:
         """
         return info.row.labels.get(USER) if self.has_users else None
 
+    async def owner_of_run(self, run_id: str) -> str | None:
+        """The user of the run with this id; ``None`` if there is no such run."""
+        entry = self._entries.get(run_id)
+        if entry is not None:
+            return entry.conversation.owner
+        info = None if self.log is None else await self.log.listed(run_id)
+        return None if info is None else self.owner_of(info)
+
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet.
 
