@@ -104,7 +104,7 @@ class GateVerdict(CustomEvent, frozen=True, tag="rxworker.gate", omit_defaults=T
             so on.
         verdict: ``pass``: all of it passed. ``replace``: a part did not, at the first such part. ``refuse``: so that
             the stream fails.
-        seconds: The longest time that the checks of one window took.
+        seconds: The longest time that the checks of one window were awaited; 0 for plain functions.
         windows: How many windows were checked until then.
         block: The index of the block in its response.
         call_id: The id of the tool call.

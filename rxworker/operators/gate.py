@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import Context, ContextVar, copy_context
@@ -81,7 +80,7 @@ class Tally(Struct):
         block: The index of the block.
         call_id: The id of the call.
         windows: How many were decided.
-        seconds: The longest time that one took.
+        seconds: The longest time that awaited checks of one took.
         is_refused: Whether one was refused.
     """
 
@@ -223,6 +222,7 @@ class Row(Generic[A]):
         self._held += len(texts[0] if texts else "") - len(window.texts[0] if window.texts else "")
         self._leave(window)
         window.texts, window.error, window.refused_by, window.is_done = texts, None, "", not texts
+        window.began = 0.0
         if texts:
             self._waiting.appendleft(window)
             self._start()
@@ -255,7 +255,6 @@ class Row(Generic[A]):
     def _start(self) -> None:
         while self._waiting and self._checked < self.gate.at_most and not self.is_over:
             window = self._waiting.popleft()
-            window.began = _now()
             try:
                 self._check(window)
             except KeyboardInterrupt:
@@ -264,6 +263,7 @@ class Row(Generic[A]):
                 window.error = as_exception(error)
             if window.awaited and window.error is None and not window.refused_by:
                 self._checked += 1
+                window.began = asyncio.get_running_loop().time()
             else:
                 self._decide(window)
 
@@ -305,8 +305,9 @@ class Row(Generic[A]):
         for future in awaited:
             future.cancel()
         window.is_done = True
-        if window.tally is not None:
-            window.tally.seconds = max(window.tally.seconds, _now() - window.began)
+        if window.tally is not None and window.began:
+            seconds = asyncio.get_running_loop().time() - window.began
+            window.tally.seconds = max(window.tally.seconds, seconds)
 
     def _move(self) -> None:
         """Let the head of the row pass, and what follows it, up to the first that is not decided."""
@@ -526,13 +527,6 @@ def _unfinished(text: str) -> str:
             return found.group()
         found = _UNFINISHED.search(text, found.start() + 1)
     return ""
-
-
-def _now() -> float:
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError:
-        return time.monotonic()
 
 
 def _expect_bool(answer: object, name: str) -> bool:

@@ -26,6 +26,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, ProviderError, TextRejectedError
 from rxworker.events import (
+    BackgroundProgress,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -483,6 +484,7 @@ _WHOLE: dict[type[object], Whole] = {
     Error: ("error", lambda e: e.message, lambda e, text: replace(e, message=text)),
     Custom: ("event", lambda e: (e.name, e.data), _dropped),
     ToolProgress: ("progress", lambda e: e.progress, _dropped),
+    BackgroundProgress: ("progress", lambda e: e.progress, _dropped),
     HookMessage: ("event", lambda e: (e.content, e.data), _dropped),
     SharedStateChange: ("state", lambda e: (e.path, e.value), _dropped),
 }

@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import BackgroundProgress, CommandTaken, ToolProgress, ToolStart, ToolStop
+from rxworker.events import BackgroundProgress, CommandTaken, Event, ToolProgress, ToolStart, ToolStop
 from rxworker.events.pause import BackgroundCall
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in
@@ -87,14 +87,23 @@ class Background(Struct, eq=False, weakref=True):
         running.emit = partial(self._report, background.id)
         running.task.add_done_callback(partial(_done, running))
 
-    def _report(self, id: str, event: ToolEvent) -> None:  # noqa: A002 - what it is
+    def _report(self, id: str, event: ToolEvent | BackgroundProgress) -> None:  # noqa: A002 - what it is
+        journal = self.journal
+        if isinstance(event, ToolProgress):
+            event = BackgroundProgress(id, event.progress)
+        if journal is None or journal.gate is None:
+            self._pass_on(id, event)
+        else:  # a result passes the gate before it is stored
+            journal.gate(event, partial(self._pass_on, id))
+
+    def _pass_on(self, id: str, event: Event) -> None:  # noqa: A002 - what it is
         journal = self.journal
         if isinstance(event, ToolStop):
             result = event.result
             assert result is not None  # no hook has seen it
             self.deliver(DeliveredResult(id, result.content, event.is_error, event.seconds))
         elif journal is not None and journal.state.status == "running" and not isinstance(event, ToolStart):
-            journal.emit(BackgroundProgress(id, event.progress) if isinstance(event, ToolProgress) else event)
+            journal.emit(event)
 
     def deliver(self, delivery: DeliveredResult) -> None:
         """The result of a call in the background has come, in this process. With a log, the first one counts."""

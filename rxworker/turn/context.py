@@ -90,7 +90,7 @@ def checked(journal: Journal) -> Callable[[Event | CustomEvent], None]:
             for message in event.messages:
                 _check_added(message)
         if journal.gate is not None and isinstance(event, HookMessage | Custom | SharedStateChange):
-            journal.gate(event)
+            journal.gate(event, journal.emit)
         else:
             journal.emit(event)
 

@@ -30,7 +30,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.transport.base import ACCOUNT, PRESSURE
-from rxworker.turn.context import ResponseOperator, RunContext
+from rxworker.turn.context import Emit, ResponseOperator, RunContext
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -60,6 +60,8 @@ def check_context() -> Context:
     return context
 
 
+_Take: TypeAlias = Callable[[Event], None]
+_PassOn: TypeAlias = Callable[[Event, _Take], object]
 CallOperator: TypeAlias = Operator[CallItem, CallItem]
 
 
@@ -75,22 +77,43 @@ def gate_calls(gates: Sequence[Gate]) -> tuple[CallOperator, CallOperator]:
     return apply, apply
 
 
-def gate_events(gates: Sequence[Gate], emit: Callable[[Event], object]) -> Callable[[Event], object]:
-    """What lets pass the events of hooks, and the changes of the shared state."""
+def gate_events(gates: Sequence[Gate], emit: Emit) -> _PassOn:
+    """What gives events to a function when they have passed: those of hooks and of calls in the background.
+
+    What is refused is dropped, and the result of a call in the background is replaced: there is nothing that could
+    fail at once.
+    """
 
     def failed(error: Exception) -> None:
         logger.error("a check of hold_back failed, so that no event of a hook passes any more: %s", reason_of(error))
 
-    def take(row: Row[Event], event: Event) -> None:
-        if (whole := whole_of(event)) is None:
-            row.pass_on(event)
+    def take(row: Row[Event], following: _PassOn, event: Event, emit: _Take) -> None:
+        passed = partial(following, event, emit)
+        if isinstance(event, ToolStop) and event.result is not None:
+            left = replace(event, result=replace(event.result, content=row.gate.replacement or HELD_RESULT))
+            row.put_value(_texts_of(event.result), Tally("result"), passed, partial(following, left, emit))
+        elif (whole := whole_of(event)) is not None:
+            row.put_value([*texts_in(whole[1](event))], Tally(whole[0]), passed, bool)
         else:
-            kind, texts_of, _ = whole
-            row.put_value([*texts_in(texts_of(event))], Tally(kind), partial(row.emit, event), bool)
+            row.then(passed)
 
+    def pass_on(event: Event, emit: _Take) -> None:
+        emit(event)
+
+    last: _PassOn = pass_on
     for gate in reversed(gates):
-        emit = partial(take, Row[Event](replace(gate, replacement=""), emit, failed, check_context()))
-    return emit
+        own = replace(gate, replacement=gate.replacement or "")
+        last = partial(take, Row[Event](own, emit, failed, check_context()), last)
+    return last
+
+
+HELD_RESULT = "This result was held back by a check."
+
+
+def _texts_of(result: ToolResult) -> list[str]:
+    content = result.content
+    texts = [*texts_in(content)]
+    return texts if isinstance(content, str) else [*texts, result.text]  # as it is read
 
 
 class _Gated(Following[CallItem, CallItem]):
@@ -143,12 +166,9 @@ class _Gated(Following[CallItem, CallItem]):
             row.then(partial(self._emit_known, item))
         else:
             self._given[place] = result
-            texts = [*texts_in(result.content)]
-            if not isinstance(result.content, str):
-                texts.append(result.text)  # as it is read
             left = replace(result, content=self._gate.replacement or "")
             row.put_value(
-                texts,
+                _texts_of(result),
                 Tally("result", call_id=result.tool_use_id),
                 partial(self._decided, item, result),
                 partial(self._decided, item, left),

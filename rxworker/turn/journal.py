@@ -51,7 +51,8 @@ class Journal:
         hub: The hub that publishes the records.
         turn: The number of the turn.
         writer: Writes the records of a logged run.
-        gate: Receives the events of hooks and the changes of the shared state, where the run has a gate.
+        gate: Where the run has a gate: gives an event of a hook, a change of the shared state, and what a call in the
+            background writes to a function when it has passed.
         is_left: Whether the run stops in this process and is not over: another process continues it.
         faults: Where records that break the rules are reported; ``None``: they are not checked, which costs a tenth of
             a run. See `rxworker.testing.checked_records`.
@@ -78,7 +79,7 @@ class Journal:
         self.clock = clock
         self._state = RunState()
         self.writer: RunWriter | None = None
-        self.gate: Callable[[Event], object] | None = None
+        self.gate: Callable[[Event, Callable[[Event], None]], object] | None = None
         self.is_left = False
         self._relayed: dict[str, int] = {}
         self._grammar = None if self.faults is None else RecordGrammar(responses=False)

@@ -9,6 +9,7 @@ joins once, also after a crash.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -29,6 +30,7 @@ from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.log.values import DeliveredResult
 from rxworker.messages import Message, ToolResult
+from rxworker.operators.gate import Gate
 from rxworker.redact import without_secrets
 from rxworker.tools.base import Done, NotDone, Tool, Unknown, in_doubt, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls
@@ -39,6 +41,7 @@ from rxworker.tools.run import Limiter, RunningCall, run_at
 from rxworker.turn.background import Arrived
 from rxworker.turn.call_tools import finish_run, hook_scope
 from rxworker.turn.context import Emit, RunContext, TurnScope
+from rxworker.turn.gate import gate_calls, gates_of
 from rxworker.turn.permit import revise
 
 AFTER, BEFORE = HookPoint.AFTER_TOOL_CALL, HookPoint.BEFORE_TOOL_CALL
@@ -102,16 +105,19 @@ async def _join_one(context: RunContext, scope: TurnScope, emit: Emit, each: Bac
         content = change_texts(content, without_secrets) if delivery.is_error else content
         content = clean(truncate(content, policy_of(tool).max_output))
     result = ToolResult(call.id, content, delivery.is_error, call.name)
-    if context.worker.hooks.orders[AFTER]:
-        result = await _revised(context, scope, emit, FinishedCall(PausedCall(each.place, call), result, tool))
+    gates = gates_of(context)
+    if context.worker.hooks.orders[AFTER] or gates:
+        result = await _revised(context, scope, gates, emit, FinishedCall(PausedCall(each.place, call), result, tool))
     if arrived.taken is not None:
         emit(arrived.taken)
     emit(BackgroundStop(each.id, result, delivery.seconds))
     emit(MessageAdd((result_message(each, result),), BACKGROUND))
 
 
-async def _revised(context: RunContext, scope: TurnScope, emit: Emit, done: FinishedCall) -> ToolResult:
-    """The result as the ``after_tool_call`` hooks leave it."""
+async def _revised(
+    context: RunContext, scope: TurnScope, gates: Sequence[Gate], emit: Emit, done: FinishedCall
+) -> ToolResult:
+    """The result as the gates and the ``after_tool_call`` hooks leave it."""
     left = done.result
 
     async def one(emitter: Emitter[CallItem]) -> None:
@@ -127,7 +133,8 @@ async def _revised(context: RunContext, scope: TurnScope, emit: Emit, done: Fini
             emit(item)  # pyright: ignore[reportArgumentType] - of a call with a result, only events are left
 
     several = revise(context.worker.hooks, context.worker.tools, hook_scope(context, scope))
-    await Emitter(take).follow(CoroutineObservable(one, set()).pipe(several))
+    written, revised = gate_calls(gates)
+    await Emitter(take).follow(CoroutineObservable(one, set()).pipe(written, several, revised))
     return left
 
 

@@ -81,6 +81,14 @@ def peek(where: str) -> tuple[Text, ...]:
     return (Text("hun"), Text("ter2"))
 
 
+@tool(background=True)
+async def fetch(what: str, context: ToolContext) -> str:
+    """Fetch."""
+    await asyncio.sleep(0)
+    context.progress(SECRET if what == "progress" else "half")
+    return SECRET if what == "result" else "fetched"
+
+
 def told(word: str) -> Reply:
     return say(f"I know {word}, and more.") if word else say("Done.")
 
@@ -116,6 +124,8 @@ PLANTED: dict[str, Reply] = {
     "result": call("look", where="result"),
     "result in parts": call("peek", where="x"),
     "hook": call("look", where="hook"),
+    "background, progress": call("fetch", what="progress"),
+    "background, result": call("fetch", what="result"),
     "nested": call("delegate", task="Look."),
 }
 
@@ -128,10 +138,10 @@ class Sinks:
         self._spans = InMemorySpanExporter()
         traces = TracerProvider(shutdown_on_exit=False)
         traces.add_span_processor(SimpleSpanProcessor(self._spans))
-        self.model = ScriptedModel([reply, told("")])
+        self.model = ScriptedModel([reply, told(""), told("")])
         self.worker = Worker(
             self.model,
-            tools=[look, peek, NESTED],
+            tools=[look, peek, fetch, NESTED],
             operators=[hold_back(check, window=20, replacement=replacement)],
             tracing=OpenTelemetry(tracer_provider=traces, content=True),
             log=self.log,
@@ -206,9 +216,8 @@ async def test_what_is_refused_reaches_nothing(
         return
     refused = [each for each in verdicts(sinks.records) if each.verdict != "pass"]
     assert refused, planted
-    is_run_of_another = any(record.path for record in sinks.records)
-    dropped = planted in ("state",) or (is_run_of_another and replacement is None)
-    assert isinstance(result, TextRejectedError) == (replacement is None and not dropped), result
+    goes_on = planted in ("state", "background, progress", "background, result", "nested")
+    assert isinstance(result, TextRejectedError) == (replacement is None and not goes_on), result
 
 
 @pytest.mark.parametrize("planted", PLANTED)
