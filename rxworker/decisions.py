@@ -267,6 +267,9 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
                 f"there are {len(decided)} decisions about {len(calls)} pending calls ({waits}): "
                 "give one for each, and None (null in JSON) where nothing is decided"
             )
+    if (decisions is None or isinstance(decisions, Mapping)) and not any(decided):
+        # To go on without a decision wakes what waits for something else.
+        decided = [None if each.wait is None else Approve() for each in map(pending.node, range(len(calls)))]
     for index, decision in enumerate(decided):
         _check_decision(pending.describe(index), decision)
         if index in pending.questions and isinstance(decision, Approve | Deny):

@@ -340,7 +340,8 @@ def _add_new(new: Parser) -> None:
 
 
 STATUSES = (
-    "queued", "running", "cut-off", "paused", "resumed", "finished", "failed", "cancelled", "stopped", "aborted",
+    "queued", "running", "cut-off", "paused", "waiting", "resumed", "finished", "failed", "cancelled", "stopped",
+    "aborted",
 )  # fmt: skip
 
 
@@ -381,6 +382,9 @@ def _add_runs(runs: Parser) -> None:
                 add("--text", metavar="TEXT", help="the result; - is standard input")
                 add("--json", metavar="JSON", help="in place of it: a result that is JSON; - is standard input")
                 add("--error", action="store_true", dest="is_error", help="the call has failed")
+            case "signal":
+                add("name", metavar="NAME", help="the name that a tool waits for, such as paid")
+                add("value", metavar="VALUE", nargs="?", default="", help="a JSON object; otherwise a text")
             case "cancel" | "requeue":
                 add("--reason", metavar="TEXT", help="why; it is stored")
             case "annotate":

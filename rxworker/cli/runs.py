@@ -46,7 +46,7 @@ PAGE = 100
 WIDTH = 160
 BY_COMMAND = "by rxworker runs"
 """The reason where none is given."""
-STORED = {"cut-off": "running", "resumed": "paused"} | dict.fromkeys(END_WORDS.values(), "aborted")
+STORED = {"cut-off": "running", "resumed": "paused", "waiting": "paused"} | dict.fromkeys(END_WORDS.values(), "aborted")
 """The statuses that are stored under another name."""
 
 
@@ -203,6 +203,19 @@ async def _decide(
         raise CommandError(f"{run_id} was decided about already: the first decision counts") from error
 
 
+async def _signal(log: EventLog, run_id: str, name: str, value: str = "") -> None:
+    given: Json = value
+    with suppress(msgspec.DecodeError):
+        given = msgspec.json.decode(value)
+    await log.signal(run_id, name, given if isinstance(given, dict) else value)
+    write_line(f"{run_id} has the signal {one_line(name)}")
+
+
+async def _wake(log: EventLog, run_id: str) -> None:
+    await log.wake(run_id)
+    write_line(f"{run_id} goes on when a process takes it")
+
+
 async def _prune(
     log: EventLog, max_age: float | None = None, max_runs: int | None = None, max_bytes: int | None = None
 ) -> None:
@@ -243,6 +256,8 @@ async def _resumed(log: EventLog, info: RunInfo) -> str:
 
 
 def _status(info: RunInfo) -> str:
+    if info.status == "paused" and (info.row.due or info.row.awaits):
+        return "waiting"
     if info.status == "aborted":
         return END_WORDS.get(info.row.cause, info.status)
     return "cut-off" if info.status == "running" and info.is_cut_off() else info.status
@@ -254,7 +269,7 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
     title = one_line(info.error or info.row.title)
     if resumed:
         title = f"(as {resumed}) {title}"
-    elif info.is_cut_off() and info.row.reason:
+    elif (status == "waiting" or info.is_cut_off()) and info.row.reason:
         title = f"({one_line(info.row.reason)}) {title}"
     return f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
 
@@ -356,6 +371,8 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "deliver": _deliver,
     "cancel": _cancel,
     "decide": _decide,
+    "signal": _signal,
+    "wake": _wake,
     "requeue": _requeue,
     "annotate": _annotate,
     "mark-time": _mark_time,

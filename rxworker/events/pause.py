@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
+from rxworker.messages.settings import utc
 
 CLIENT_TOOL = "client_tool"
 """The hook name in a pause for the calls of tools that a client runs. It is stored: do not change it."""
@@ -30,6 +31,9 @@ BACKGROUND = "background"
 """The hook name in a pause for results of calls in the background, and the source of their messages. It is stored."""
 NESTED = "nested"
 """The hook name in a pause for calls that have begun runs which wait themselves. It is stored as well."""
+
+UNTIL = "until"
+"""The hook name in a pause for calls whose tools wait for a moment or something else. It is stored as well."""
 
 # What is read here may allow a call: a field that is not known is an error, and none that is missing allows anything.
 
@@ -67,6 +71,31 @@ class Reply(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     content: JsonObject = {}
 
 
+class Wait(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a tool waits for: whichever comes first.
+
+    Attributes:
+        due: A moment, in seconds since the epoch; 0: none.
+        signal: The name of a signal; empty: none.
+        run: The id of a run that ends; empty: none.
+        message: Whether a message that is sent into the run ends it.
+
+    >>> print(Wait(1767225600.0, signal="paid"))
+    the signal paid, or 2026-01-01 00:00:00 UTC
+    """
+
+    due: float = 0.0
+    signal: str = ""
+    run: str = ""
+    message: bool = False
+
+    def __str__(self) -> str:
+        """What comes first, as it is shown to users."""
+        some = [f"the signal {self.signal}" if self.signal else "", f"the end of {self.run}" if self.run else ""]
+        some += ["a message" if self.message else "", utc(self.due) if self.due else ""]
+        return ", or ".join(filter(None, some))
+
+
 class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A call that its tool has begun, and goes on with.
 
@@ -77,6 +106,8 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         run: The id of the run that the call has begun, if that is paused.
         paused: What that run waits for, as far as a decision needs it.
         decided: The decisions about the calls inside, in the order of `PauseState.tree`; ``None``: it waits for them.
+        awaits: What it has waited for so far, in order.
+        woken: What each of these has ended with; the last one has not ended, if there is one less.
     """
 
     state: Json = None
@@ -85,6 +116,8 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     run: str = ""
     paused: PauseState | None = None
     decided: tuple[Json, ...] | None = None
+    awaits: tuple[Wait, ...] = ()
+    woken: tuple[Json, ...] = ()
 
     @property
     def inner(self) -> PauseState | None:
@@ -92,9 +125,15 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         return self.paused if self.decided is None else None
 
     @property
+    def wait(self) -> Wait | None:
+        """What it waits for other than a person or the run inside."""
+        return None if len(self.woken) == len(self.awaits) else self.awaits[-1]
+
+    @property
     def waits(self) -> bool:
-        """Whether the call waits for an answer to its question, or with the run inside."""
-        return self.inner is not None or (self.question is not None and self.reply is None)
+        """Whether the call waits: for an answer to its question, with the run inside, or for something else."""
+        is_asked = self.question is not None and self.reply is None
+        return is_asked or self.inner is not None or self.wait is not None
 
 
 @final
@@ -123,8 +162,13 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def waits(self) -> bool:
-        """Whether its tool waits: for an answer, or with the run that it has begun."""
+        """Whether its tool waits: for an answer, with the run that it has begun, or for something else."""
         return self.begun is not None and self.begun.waits
+
+    @property
+    def wait(self) -> Wait | None:
+        """What its tool waits for, if that is neither an answer nor a run that it has begun."""
+        return None if self.begun is None else self.begun.wait
 
     @property
     def inner(self) -> PauseState | None:
@@ -144,6 +188,7 @@ class TreeCall(Struct, frozen=True):
         needs_decision: Whether this call needs a decision. A call that waits with a run inside does not: those in that
             run do.
         question: The question of its tool.
+        wait: What its tool waits for otherwise.
         inner: How many of the next calls are inside it.
         inner_run: The id of the run that it waits with; empty for none.
     """
@@ -155,6 +200,7 @@ class TreeCall(Struct, frozen=True):
     reason: str = ""
     needs_decision: bool = False
     question: Question | None = None
+    wait: Wait | None = None
     inner: int = 0
     inner_run: str = ""
 
@@ -211,13 +257,13 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     Attributes:
         hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did,
             ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls,
-            ``question`` where their tools have a question, ``nested`` where only runs inside them wait, ``background``
-            where the run waits for the results of calls in the background, and ``recovery`` where their effects are not
-            known.
+            ``question`` where their tools have a question, ``until`` where they wait for something else,
+            ``nested`` where only runs inside them wait, ``background`` where the run waits for the results of calls in
+            the background, and ``recovery`` where their effects are not known.
         calls: The calls of the run itself that wait, in order.
         required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery``
             each call that a process has started which has ended since, with ``question`` each call that has one. Empty
-            at the end of a turn, with ``client_tool``, ``nested`` and ``pause``.
+            at the end of a turn, with ``client_tool``, ``nested``, ``until`` and ``pause``.
         reason: Shown to users; not interpreted.
         refused: The results of the calls of the response that do not wait, by their places: they are not run, or have
             run before those of the client.
@@ -241,6 +287,13 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     def pending(self) -> tuple[ToolCall, ...]:
         """The tool calls that wait, in order, with their exact arguments: those of `tree`."""
         return tuple([each.call for each in self.tree])
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """What wakes the run; nothing does while it needs a decision."""
+        tree = self.tree
+        is_woken = not any(each.needs_decision for each in tree)
+        return tuple([each.wait for each in tree if each.wait is not None and is_woken])
 
     @property
     def at(self) -> int | None:
@@ -276,11 +329,13 @@ def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCa
     for index, each in enumerate(pause.calls):
         begun, inner = each.begun, each.inner
         below = () if inner is None or begun is None else tuple(_tree(inner, (*path, each.call.id), begun.run))
-        hook = NESTED if inner is not None else QUESTION if each.question is not None else pause.hook
+        asked = QUESTION if each.question is not None else UNTIL if each.wait is not None else pause.hook
+        hook = NESTED if inner is not None else asked
         # Without a result of its client, a run inside only pauses again.
         is_needed = index in pause.required or (bool(path) and hook == CLIENT_TOOL)
         waits_with = begun.run if begun is not None and inner is not None else ""
-        yield TreeCall(each.call, path, run, hook, pause.reason, is_needed, each.question, len(below), waits_with)
+        asks, waits = each.question, each.wait
+        yield TreeCall(each.call, path, run, hook, pause.reason, is_needed, asks, waits, len(below), waits_with)
         yield from below
 
 

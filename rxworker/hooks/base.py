@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, U
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, UNTIL
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator, verdict_from
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Verdict, point_of
@@ -40,7 +40,7 @@ FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
     HookPoint.ON_TURN_END: ("abort", "continue"),
     HookPoint.ON_ABORT: ("continue",),
 }
-RESERVED = (BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, REQUIRES_APPROVAL)
+RESERVED = (BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, REQUIRES_APPROVAL, UNTIL)
 """What `PauseState.hook` is where no hook has paused the run."""
 MATCHED = (HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TURN_END)
 ABORT_SECONDS = 5.0

@@ -18,9 +18,11 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
+from rxworker.decisions import Approve, StoredDecision
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -31,7 +33,7 @@ from rxworker.errors import (
     RunStatusError,
     RxWorkerError,
 )
-from rxworker.events import Annotation, CustomEvent, Event, Record, RunAbort, RunRequeue
+from rxworker.events import Annotation, CustomEvent, Event, Record, RunAbort, RunPause, RunRequeue
 from rxworker.log.bases import Bases
 from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
 from rxworker.log.format import Entry, entries_of, record_of, round_time
@@ -60,7 +62,9 @@ from rxworker.log.values import (
     is_storable,
     resumed_id,
     returned_command,
+    signal_command,
 )
+from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_type, checks_arguments
 from rxworker.operators.kernel import Call, Unstaged
 from rxworker.tools.results import to_content
@@ -771,9 +775,10 @@ class EventLog(Store):
         checked_command(command)
         number = await self._send(run_id, command.key, self._encoding.encode(command, run_id))
         self.followers.wake(run_id)
-        if command.kind in (DECIDE, DELIVER):
+        if command.kind in (DECIDE, DELIVER, "send", "signal") and self.calls:
             info = await self.listed(run_id)
-            await self.call_worker("" if info is None else info.row.worker)
+            if info is not None and info.status == "paused":
+                await self.call_worker(info.row.worker)
         if command.kind in CARRIED:
             # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of
             # it.
@@ -824,6 +829,52 @@ class EventLog(Store):
         """
         content = to_content(result, call_id)
         await self.send(run_id, deliver_command(DeliveredResult(call_id, content, is_error)))
+
+    async def signal(self, run_id: str, name: str, value: JsonObject | str = "") -> None:
+        """Give a run a signal, for which a tool waits now or later; see `ToolContext.until`.
+
+        A run has the first signal of each name, whatever is given later, so that a webhook may come twice. The runs
+        that resume it have it, too.
+
+        Args:
+            run_id: The run's id, or that of a paused run that was resumed.
+            name: The name of the signal.
+            value: An object or a text.
+
+        Raises:
+            ConfigurationError: The name or the value is invalid.
+            LogError: There is no such run, it has ended, or the log cannot be written.
+        """
+        command = signal_command(name, value)
+        while True:
+            try:
+                await self.send(run_id, command)
+                return
+            except CommandConflictError:  # the call that stored it may have ended before it was carried over
+                run_id = resumed_id(run_id)
+                if await self._info(run_id) is None:
+                    return
+
+    async def wake(self, run_id: str) -> None:
+        """Let a run go on now that is queued for later, or whose tools wait; see `ToolContext.until`.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            RunStatusError: It waits for nothing that `wake` can end.
+            LogError: There is no such run, or the log cannot be read or written.
+        """
+        info = await self.existing(run_id)
+        last = (await self._end_of(info)).event
+        if info.status == "queued" and info.row.due:
+            async with claimed(self, run_id, ("queued",)) as (claim, info):
+                row = replace(info.row, due=0.0, reason="")
+                await self.append(claim, [], after=claim.last_seq, row=row)
+            await self.call_worker(info.row.worker)
+        elif info.status == "paused" and isinstance(last, RunPause) and last.pause.waits:
+            await self.send(run_id, wake_command([Approve() if each.wait else None for each in last.pause.tree]))
+        else:
+            text = f"{run_id} is {info.status}, and waits for no moment, signal, message or run: nothing was changed"
+            raise RunStatusError(text, run_id=run_id, status=info.status)
 
     async def commands(self, run_id: str, after: int = 0) -> AsyncGenerator[Command, None]:
         """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""
@@ -1156,6 +1207,11 @@ async def append_events(log: EventLog, claim: Claim, last: Record, events: Seque
         for seq, event in enumerate(events, claim.last_seq + 1)
     ]
     await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
+
+
+def wake_command(decisions: Sequence[Approve | None]) -> Command:
+    """The command that wakes a paused run. As any decision it has one key, so that the log takes the first."""
+    return Command(DECIDE, msgspec.to_builtins(StoredDecision(tuple(decisions))), key=DECIDE)
 
 
 def already_stored(run_id: str) -> LogError:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush, nsmallest
 from typing import Self, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from typing import Self, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.decisions import Decision, Decisions, Deny, PendingCalls, StoredDecision, decide, read_stored
+from rxworker.decisions import Approve, Decision, Decisions, Deny, PendingCalls, StoredDecision, decide, read_stored
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -35,8 +35,18 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
-from rxworker.events import PauseState, RunAbort, RunPause, RunRecover
-from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
+from rxworker.events import CommandTaken, PauseState, RunAbort, RunPause, RunRecover
+from rxworker.events.pause import Wait
+from rxworker.log.base import (
+    ChangeCursor,
+    EventLog,
+    append_events,
+    change_row,
+    claimed,
+    no_run,
+    release_shielded,
+    wake_command,
+)
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
@@ -51,11 +61,13 @@ from rxworker.log.values import (
     Command,
     RunInfo,
     RunRow,
+    SentMessages,
     decisions_in,
     first_id,
     is_woken,
     resumed_id,
 )
+from rxworker.messages import JsonObject
 from rxworker.state import fold_run
 from rxworker.state.run import call_ends, response_ends
 from rxworker.watchdog import call_watched
@@ -100,7 +112,8 @@ class RunSource:
         self._waits = False  # to be called
         self._left: set[str] = set()  # to the process that has decided
         self._unreadable: set[str] = set()  # reported once
-        self._nested: dict[str, set[str]] = {}  # nested runs that are cut off, by their outer runs
+        # Nested runs that are cut off, by their outer runs, and those that wait for the end of another run, by that.
+        self._nested: dict[str, set[str]] = {}
 
     async def __aenter__(self) -> Self:
         self._waker = Waker(self.log.followers, CALLS if self.log.calls else ALL_RUNS, False)
@@ -353,7 +366,7 @@ class RunSource:
         if info.status != "paused":
             return True
         sent = await self.log.sent(info.run_id)
-        decided = decisions_in(sent)
+        decided = decisions_in(sent) or await self._wake(info, sent)
         if not decided and not is_woken(info.row, sent):
             return False
         resumed = await self.log.info(resumed_id(info.run_id))
@@ -373,6 +386,51 @@ class RunSource:
                 return False
         self._left.discard(info.run_id)
         return True
+
+    async def _wake(self, info: RunInfo, sent: Sequence[Command]) -> list[Command]:
+        """Decide about a paused run that waits for something else than a person, if that has come.
+
+        All processes store the decision under one key, so that the log takes the first.
+        """
+        if not (info.row.due or info.row.awaits):
+            return []
+        tree = (await pause_in(self.log, info)).tree
+        decisions = [await self._woken(info, each.wait, sent) for each in tree]
+        if not any(decisions):
+            if info.row.due:
+                self.pending.defer(info.run_id, info.row.due)
+            return []
+        command = wake_command(decisions)
+        with suppress(CommandConflictError):
+            await self.log.send(info.run_id, command)
+        return [command]
+
+    async def _woken(self, info: RunInfo, wait: Wait | None, sent: Sequence[Command]) -> Approve | None:
+        """The decision about a call whose tool waits; ``None`` if that has not come."""
+        if wait is None:
+            return None
+        for command in sent:
+            if wait.signal and command.kind == "signal" and command.data["name"] == wait.signal:
+                return Approve(msgspec.convert(command.data["value"], JsonObject | str))
+        if wait.message and (text := await self._message_to(info.run_id, sent)) is not None:
+            return Approve(text)
+        other = await present(self.log, wait.run) if wait.run else None
+        if other is not None and other.status in ("finished", "aborted", "deleted"):
+            return Approve({"run": other.run_id, "status": other.status})
+        if wait.run:  # which may begin later
+            self._nested.setdefault(wait.run if other is None else other.run_id, set()).add(info.run_id)
+        return Approve() if wait.due and wait.due <= time.time() else None
+
+    async def _message_to(self, run_id: str, sent: Sequence[Command]) -> str | None:
+        """The text of the first message to a run that it has not taken."""
+        several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
+        gone = {one.withdraws for _, one in several if one.withdraws}
+        if not any(one.messages for _, one in several):
+            return None
+        entries = [entry async for entry in self.log.read(run_id) if entry.kind == "command_taken"]
+        taken = [record.event.number for record in records_of(entries, run_id) if type(record.event) is CommandTaken]
+        left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
+        return next(("\n".join(message.text for message in messages) for messages in left), None)
 
 
 class PendingRuns:
@@ -406,16 +464,18 @@ class PendingRuns:
         # An imported run is first continued by its name alone, and one that cannot be decoded not at all.
         imported = info.row.imported
         is_taken = is_open and (not imported or info.last_seq > imported)
-        if info.error or not (is_taken or (info.status == "paused" and (info.sent or info.row.outer))):
+        is_waiting = info.sent or info.row.outer or info.row.due or info.row.awaits
+        if info.error or not (is_taken or (info.status == "paused" and is_waiting)):
             self._forget(run)
             return
         if self._dropped.get(run) == _progress_of(info):
             return
         self._dropped.pop(run, None)
         self._infos[run] = info
-        if before is not None and before.row.due != info.row.due:
+        is_known = before is None or (before.row.due, before.sent) == (info.row.due, info.sent)
+        if not is_known and (info.row.due or info.status == "queued"):
             self._deferred.pop(run, None)
-        if info.status == "queued" and info.row.due > now:
+        if info.row.due > now and (info.status == "queued" or not (info.sent or info.row.awaits or info.row.outer)):
             self.defer(run, info.row.due)
         if self._deferred.get(run, 0.0) > now:
             return

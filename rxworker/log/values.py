@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
@@ -17,7 +16,7 @@ from rxworker.errors import ConfigurationError, message_of
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input, to_messages
-from rxworker.messages.settings import check_number, check_type
+from rxworker.messages.settings import check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.models import cost_of
 from rxworker.state import RunState
@@ -62,36 +61,7 @@ They see a lease that ends at that moment. Readers of this version see no owner.
 """
 
 
-def moment_of(name: str, given: datetime | float, since: float = 0.0) -> float:
-    """A moment in seconds since the epoch.
-
-    Args:
-        name: What it is, for the error.
-        given: A time with a zone, or a number of seconds.
-        since: From when the seconds count, in seconds since the epoch.
-
-    Raises:
-        ConfigurationError: It is neither, or a time without a zone.
-
-    >>> moment_of("at", 5.0, since=100.0)
-    105.0
-    """
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            text = (
-                f"{name}={given!r}: a time needs a zone, such as datetime(2027, 1, 4, 9, tzinfo=ZoneInfo('Asia/Tokyo'))"
-            )
-            raise ConfigurationError(text)
-        return given.timestamp()
-    check_number(name, given)
-    try:
-        datetime.fromtimestamp(since + given, UTC)
-    except (OverflowError, ValueError, OSError) as error:
-        raise ConfigurationError(f"{name}={given!r}: this is after the year 9999; it is in seconds") from error
-    return since + given
-
-
-CommandKind: TypeAlias = Literal["send", "deliver", "pause", "cancel", "decide", "returned", "ignored"]
+CommandKind: TypeAlias = Literal["send", "deliver", "pause", "cancel", "decide", "signal", "returned", "ignored"]
 
 When: TypeAlias = Literal["now", "turn", "end"]
 """When a message that is sent to a run is delivered.
@@ -148,7 +118,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         end: The number of the record with which it ended, if annotations follow it; otherwise 0.
         began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
-        due: The moment before which no process takes a queued run; 0: any process may take it.
+        due: The moment before which no process takes a queued run, or at which a paused one is woken; 0: none.
+        awaits: Whether a paused run is woken by something other than a moment: a signal, a message, another run's end.
     """
 
     status: StoredStatus = "running"
@@ -184,6 +155,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     began: float = 0.0
     ended: float = 0.0
     due: float = 0.0
+    awaits: bool = False
 
 
 def with_figures(row: RunRow, state: RunState) -> RunRow:
@@ -299,9 +271,9 @@ class Command(Struct, frozen=True, omit_defaults=True):
     """A request to a run.
 
     Attributes:
-        kind: ``send`` a message, ``deliver`` the result of a call in the background, ``pause``, ``cancel``, or
-            ``decide`` about a pause; ``returned``, of a process that was taken for dead. ``ignored`` is a stored one
-            that no run can take, with its ``kind`` and the ``reason`` as its data.
+        kind: ``send`` a message, ``deliver`` the result of a call in the background, ``pause``, ``cancel``,
+            ``decide`` about a pause, or a ``signal``; ``returned``, of a process that was taken for dead. ``ignored``
+            is a stored one that no run can take, with its ``kind`` and the ``reason`` as its data.
         data: The rest, as JSON.
         key: Two commands of a run cannot have the same key; empty for any number of them.
         number: Its number among the commands of the run, from 1; given by the log.
@@ -381,6 +353,10 @@ def checked_command(command: Command) -> Command:
     reason, when = data.get("reason", ""), data.get("when", "now")
     if kind in ("pause", "cancel"):
         check_type("reason", reason, str, "reason='lunch'")
+    if kind == "signal":
+        check_type("signal(value)", data.get("value"), (str, dict), "signal(run_id, 'paid', {'euros': 5})")
+        if not isinstance(data.get("name"), str) or command.key != signal_command(str(data["name"])).key:
+            raise ConfigurationError("a signal has a name: give log.signal(run_id, 'paid')")
     if kind == "cancel" and when not in ("now", "after_turn"):
         text = f"cancel({when!r:.60}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
         raise ConfigurationError(text)
@@ -540,19 +516,28 @@ def decisions_in(commands: Iterable[Command]) -> list[Command]:
     return [one for one in commands if one.kind == DECIDE and DISMISS not in one.data]
 
 
-CARRIED: frozenset[CommandKind] = frozenset({"send", "deliver", "cancel"})
+def signal_command(name: str, value: JsonObject | str = "") -> Command:
+    """The command that gives a run a signal. All of one name have one key, so that the log takes the first.
+
+    >>> signal_command("paid", {"euros": 5}).key
+    'signal paid'
+    """
+    return Command("signal", {"name": name, "value": value}, key=f"signal {name}")
+
+
+CARRIED: frozenset[CommandKind] = frozenset({"send", "deliver", "cancel", "signal"})
 """The commands that a run which resumes a paused one takes over from it."""
 
 
 def carried_over(command: Command, paused: str, number: int) -> Command:
     """A command to a paused run, for the run that resumes it.
 
-    Its key is the same from each process that sends it on, so that it counts once. A result keeps that of its call.
+    Its key is the same from each process that sends it on, so that it counts once. A result and a signal keep theirs.
 
     >>> carried_over(Command("cancel"), "run-1", 2).key
     'run-1:2'
     """
-    key = command.key if command.kind == DELIVER else f"{paused}:{number}"
+    key = command.key if command.kind in (DELIVER, "signal") else f"{paused}:{number}"
     return replace(command, key=key, number=0, time=0.0)
 
 

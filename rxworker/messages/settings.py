@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Collection, Iterable
+from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -207,6 +208,44 @@ def check_number(
     bound = f"from {least:g} up" if above is None else f"above {above:g}"
     none = ", or None" if optional else ""
     raise ConfigurationError(f"{name}={value!r:.60}: give {kind} {bound}{none}")
+
+
+def moment_of(name: str, given: datetime | float, since: float = 0.0) -> float:
+    """A moment in seconds since the epoch.
+
+    Args:
+        name: What it is, for the error.
+        given: A time with a zone, or a number of seconds.
+        since: From when the seconds count, in seconds since the epoch.
+
+    Raises:
+        ConfigurationError: It is neither, or a time without a zone.
+
+    >>> moment_of("at", 5.0, since=100.0)
+    105.0
+    """
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            text = (
+                f"{name}={given!r}: a time needs a zone, such as datetime(2027, 1, 4, 9, tzinfo=ZoneInfo('Asia/Tokyo'))"
+            )
+            raise ConfigurationError(text)
+        return given.timestamp()
+    check_number(name, given)
+    try:
+        datetime.fromtimestamp(since + given, UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise ConfigurationError(f"{name}={given!r}: this is after the year 9999; it is in seconds") from error
+    return since + given
+
+
+def utc(moment: float) -> str:
+    """A moment, as it is shown to users.
+
+    >>> utc(0.0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def check_type(

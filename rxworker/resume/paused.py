@@ -305,6 +305,9 @@ def _decided(
         if begun is not None and each.inner is not None and not isinstance(decision, Deny | Answer):
             calls.append(replace(each, begun=_decided_inside(begun, each.inner, inside, tools.get(call.name))))
             continue
+        if begun is not None and each.wait is not None and isinstance(decision, Approve):
+            calls.append(replace(each, begun=replace(begun, woken=(*begun.woken, decision.input))))
+            continue
         if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
             reply = reply_of(each.question, decision)
             calls.append(replace(each, begun=replace(each.begun, reply=reply)))

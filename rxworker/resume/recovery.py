@@ -255,7 +255,8 @@ async def _look(
             if isinstance(found, NotDone):
                 agreed = stored.agreed.get(starts.get(place, 0), Private())
                 begun = decided[place].begun if place in decided else None
-                begun = begun if kept is None else Begun(kept)
+                if kept is not None:  # it goes on after what it has waited for
+                    begun = Begun(kept) if begun is None else Begun(kept, awaits=begun.awaits, woken=begun.woken)
                 paused = PausedCall(place, call, tuple(numbered(agreed.agreed)), agreed.approved, begun)
             elif isinstance(found, Done):
                 scope.answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)

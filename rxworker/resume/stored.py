@@ -26,7 +26,7 @@ from rxworker.events import (
     ToolStop,
     TurnStart,
 )
-from rxworker.events.pause import BACKGROUND
+from rxworker.events.pause import BACKGROUND, Wait
 from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow, with_figures
@@ -308,12 +308,16 @@ def row_of(state: RunState, row: RunRow) -> RunRow:
     status = state.status
     if status in ("new", "running"):
         status = row.status if not state.turns and row.status == "queued" else "running"
-    reason = state.reason if state.pause is None else state.pause.reason
+    if status == "queued":  # with the moment when it is due
+        return replace(with_figures(row, state), status=status)
+    waits = () if state.pause is None else state.pause.waits
     return replace(
         with_figures(row, state),
         status=status,
         wakes=state.pause is not None and state.pause.hook == BACKGROUND,
-        reason=row.reason if status == "queued" else reason,  # when it is due
+        reason=state.reason if state.pause is None else state.pause.reason,
+        due=min((wait.due for wait in waits if wait.due), default=0.0),
+        awaits=any(wait != Wait(wait.due) for wait in waits),
         cause=state.cause,
     )
 

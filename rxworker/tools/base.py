@@ -10,12 +10,15 @@ the thread of the run takes them: the fold of the records is the state that the 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import math
 import threading
+import time
 import typing
 from collections import deque
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -25,10 +28,10 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
 from rxworker.events import Custom, CustomEvent, Record, SharedStateChange
 from rxworker.events.arguments import text_parameter
 from rxworker.events.form import check_form
-from rxworker.events.pause import AtEnd, Begun, Question
+from rxworker.events.pause import AtEnd, Begun, Question, Wait
 from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import NAME, ResultContent
-from rxworker.messages.settings import awaited, check_number
+from rxworker.messages.settings import awaited, check_number, moment_of
 from rxworker.state.shared_state import change_to, checked_json
 from rxworker.tools.custom_types import to_json_value
 
@@ -115,15 +118,15 @@ class Progress(Struct, Generic[A], frozen=True):
 class QuestionError(
     BaseException
 ):  # as `asyncio.CancelledError`: no ``except Exception`` of a tool takes it for a failure
-    """Leaves a tool whose call waits: for the answer to a question, or with a run that it has begun.
+    """Leaves a tool whose call waits: for an answer, with a run that it has begun, or for something else.
 
     Args:
         begun: What it waits for, and how the tool goes on.
     """
 
     def __init__(self, begun: Begun) -> None:
-        inside = begun.paused
-        super().__init__(str(begun.question) if inside is None else inside.reason or inside.hook)
+        inside, what = begun.paused, begun.question or begun.wait
+        super().__init__(str(what) if inside is None else inside.reason or inside.hook)
         self.begun = begun
 
 
@@ -144,6 +147,7 @@ class ToolContext:
         begun: How the call goes on, if the tool has begun it before, with the answer to its question; ``None``: it
             starts.
         can_ask: Whether a person can answer a question of the tool: the call is one of a run that can pause.
+        can_wait: Whether `until` pauses the run: it has a log, and can pause.
 
     >>> received: list[object] = []
     >>> context = ToolContext("call_1", "copy", report=received.append)
@@ -154,12 +158,14 @@ class ToolContext:
 
     __slots__ = (
         "_key",
+        "_passed",
         "_relay",
         "_report",
         "_shared",
         "begun",
         "call_id",
         "can_ask",
+        "can_wait",
         "cancelled",
         "tool",
         "variables",
@@ -182,7 +188,8 @@ class ToolContext:
         self.variables: dict[str, Any] = {} if variables is None else variables
         self.cancelled = False
         self.begun: Begun | None = None
-        self.can_ask = False
+        self.can_ask = self.can_wait = False
+        self._passed: list[tuple[Wait, Json]] | None = None
         self._report = report
         self._relay = relay
         self._shared = SharedState() if shared is None else shared
@@ -234,6 +241,86 @@ class ToolContext:
             LaterError: Always. Let it pass.
         """
         raise LaterError
+
+    async def until(
+        self,
+        at: datetime | float | None = None,
+        *,
+        signal: str = "",
+        run: str = "",
+        message: bool = False,
+        state: Json = None,
+    ) -> Json:
+        """Wait for what comes first: a moment, a signal, the end of another run, or a message.
+
+        With a log nothing stays in memory: the tool is left, and the run pauses. When it is woken, in whichever process
+        works with the log, the tool is called again from its start, and each `until` that is over returns at once. So
+        what comes before one happens again: do it once by ``idempotency_key``, or note it in ``state``.
+
+        Less than a second, and a moment without a log, is waited for in the process.
+
+        Args:
+            at: A time with a zone, or seconds from now.
+            signal: The name of a signal; see `EventLog.signal`.
+            run: The id of a run of the log.
+            message: Whether a message that is sent into the run counts. The model receives it in any case.
+            state: What the tool needs to go on, in ``begun.state``.
+
+        Returns:
+            The value of the signal, the text of the message, or ``{"run": ..., "status": ...}``; ``None`` at the
+            moment, or when a person wakes it without a value.
+
+        Raises:
+            QuestionError: It waits. Let it pass.
+            ConfigurationError: There is nothing to wait for, or something other than a moment without a log.
+
+        Example:
+            >>> from rxworker import Worker, tool
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel, call
+            >>> from rxworker.worker import recover_all
+            >>> @tool(effect="idempotent")
+            ... async def ship(context: ToolContext) -> str:
+            ...     paid = await context.until(30 * 86400, signal="paid")
+            ...     return "It is not paid." if paid is None else "It is on its way."
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel([call("ship")]), tools=[ship], log=log).run("Ship it.")
+            ...         print((await run).hook)
+            ...         await log.signal(run.id, "paid")
+            ...         worker = Worker(ScriptedModel(["Done."]), tools=[ship], log=log)
+            ...         async for woken in recover_all(log, lambda info: worker, once=True):
+            ...             print((await woken).conversation.messages[2].tool_results[0].text)
+            >>> asyncio.run(main())
+            until
+            It is on its way.
+        """
+        if self._passed is None:
+            self._passed = []
+        done = len(self._passed)
+        begun = Begun() if self.begun is None else self.begun
+        if done < len(begun.woken):
+            self._passed.append((begun.awaits[done], begun.woken[done]))
+            return begun.woken[done]
+        due = 0.0 if at is None else moment_of("until", at, time.time())
+        # One that has begun keeps its moment.
+        wait = begun.awaits[done] if done < len(begun.awaits) else Wait(due, signal, run, message)
+        is_of_time = wait == Wait(wait.due)
+        if not (wait.due or signal or run or message) or not (is_of_time or self.can_wait):
+            raise ConfigurationError(
+                "until: give a moment; or in a run with a log, and not in the background, signal=, run= or message=True"
+            )
+        if self.can_wait and not (is_of_time and wait.due < time.time() + SHORT):
+            waits, ended = [each for each, _ in self._passed], [value for _, value in self._passed]
+            kept = begun.state if state is None else state
+            raise QuestionError(Begun(kept, awaits=(*waits, wait), woken=tuple(ended)))
+        left = wait.due - time.time()
+        while left > 0:
+            # The clock may be set, which changes no number of seconds.
+            await asyncio.sleep(min(left, SHORT) if isinstance(at, datetime) else left)
+            left = wait.due - time.time() if isinstance(at, datetime) else 0.0
+        self._passed.append((wait, None))
+        return None
 
     @property
     def is_left(self) -> bool:
@@ -341,6 +428,8 @@ class ToolContext:
         self.cancelled = True
 
 
+SHORT = 1.0
+"""Seconds up to which `ToolContext.until` waits in the process."""
 # About 25,000 tokens of English text: much for one result, and little beside the context of a model.
 MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]

@@ -52,7 +52,7 @@ from rxworker.errors import (
 )
 from rxworker.events import BackgroundStart, Custom, LoopHold, PausedCall, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
-from rxworker.events.pause import NESTED, QUESTION, BackgroundCall
+from rxworker.events.pause import NESTED, QUESTION, UNTIL, BackgroundCall
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
@@ -107,6 +107,7 @@ class CallScope(Struct, frozen=True):
         is_left: Returns whether another process goes on with the calls.
         can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a
             `ToolStop`.
+        can_wait: Whether a call whose tool waits ends with what it waits for, too.
         start_task: Starts the task of a call.
         tasks: The tasks of calls that were discarded and still clean up.
         background: Takes a call that goes into the background, and whether its result is delivered from outside; from
@@ -121,6 +122,7 @@ class CallScope(Struct, frozen=True):
     keep: Callable[[int, Json], None] | None = None
     is_left: Callable[[], bool] | None = None
     can_ask: bool = False
+    can_wait: bool = False
     start_task: Callable[[Coroutine[object, None, CallEnd]], asyncio.Task[CallEnd]] = asyncio.create_task
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     background: Callable[[RunningCall, bool], BackgroundCall] | None = None
@@ -195,6 +197,8 @@ class RunningCall:
             result = self.background.placeholder
             emit(BackgroundStart(self.background))
             emit(ToolStop(result, place=self.each.place))
+            if self.line is not None:
+                self.line.can_wait = False  # its turn goes on
             if self.limiter is not None:
                 self.limiter.leave()
             self.on_detach(self, FinishedCall(self.each, result, self.tool, is_final=True))
@@ -232,6 +236,8 @@ class _Line(ToolContext):
         self.cancelled = False
         self.begun = running.each.begun
         self.can_ask = scope.can_ask
+        self.can_wait = scope.can_wait and running.background is None
+        self._passed = None
         self._running = running
         self._loop = loop
         self._home = threading.get_ident()
@@ -542,7 +548,9 @@ def _detach_after(loop: asyncio.AbstractEventLoop, after: float, running: Runnin
 
 
 def waiting_call(each: PausedCall) -> PendingCall:
-    """A call that waits for the answer to its question, or with the run that it has begun."""
+    """A call that waits: for the answer to its question, with the run that it has begun, or for something else."""
+    if each.wait is not None:
+        return PendingCall(each, UNTIL, f"{each.call.name} waits for {each.wait}")
     if (inside := each.inner) is not None:
         return PendingCall(each, NESTED, f"{each.call.name}: {inside.reason or inside.hook}")
     return PendingCall(each, QUESTION, str(each.question), is_required=True)

@@ -48,7 +48,7 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, UNTIL
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
@@ -210,6 +210,7 @@ def hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
         keep=None if writer is None else writer.keep_state,
         is_left=lambda: any(run.journal.is_left for run in context.line),
         can_ask=True,
+        can_wait=writer is not None,
         start_task=partial(_start_task, context),
         tasks=context.tasks,
         background=partial(context.background.begin, context.worker.hooks),
@@ -430,10 +431,11 @@ def _pause(
 ) -> None:
     """Pause the run, with what this turn leaves undone."""
     left = sorted(waiting, key=attrgetter("paused.place"))
-    # A person answers a question before a client runs the others.
+    # A person answers a question before a client runs the others, and what waits for something else is woken last.
+    left_over = sorted([each.hook for each in left], key=lambda each: each == UNTIL)
     hooks = [each.hook for each in left if each.is_required] + [each.hook for each in left if each.hook == NESTED]
     # The hook that paused at a call counts before the questions of others.
-    others = [*hooks, *[each.hook for each in left], BY_CALLER]
+    others = [*hooks, *left_over, BY_CALLER]
     hook = next((each for each in hooks if each not in (QUESTION, NESTED)), others[0])
     required = tuple([at for at, each in enumerate(left) if each.is_required])
     reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook in (hook, NESTED) and each.reason))

@@ -323,7 +323,7 @@ class CommandReader:
                 self._cancel(text, command.number, command.data.get("when") == "after_turn")
             case "ignored":
                 self._ignore(command, str(command.data["kind"]), str(command.data["reason"]))
-            case "decide" | "returned":
+            case "decide" | "signal" | "returned":
                 pass  # for a process that resumes the run when it has paused, or recovers it
 
     def _leave_queue(self, sent: str, delivered: asyncio.Future[None]) -> None:

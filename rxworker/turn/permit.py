@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
 from rxworker.events import BackgroundStart, PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
-from rxworker.events.pause import CLIENT_TOOL, NESTED, QUESTION
+from rxworker.events.pause import CLIENT_TOOL, NESTED, QUESTION, UNTIL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, Finish, HookContext, HookPoint, Hooks, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.operator import ContextOperator
@@ -426,7 +426,7 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
                 item = event
         elif type(item) is BackgroundStart:
             self._apart.add(item.background.place)  # the hooks run for the result, which comes later
-        elif type(item) is PendingCall and item.hook in (QUESTION, NESTED):
+        elif type(item) is PendingCall and item.hook in (NESTED, QUESTION, UNTIL):
             item = _spared(self._hooks, item)  # the hooks have agreed to it before it began
         self._emit(item)
 

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -38,11 +38,11 @@ from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
-from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, moment_of, resumed_id
+from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
-from rxworker.messages.settings import checks_arguments
+from rxworker.messages.settings import checks_arguments, moment_of, utc
 from rxworker.providers import Request
 from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing, end_of
@@ -220,7 +220,7 @@ class QueuedSession(Session):
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
-        reason = f"it is due at {datetime.fromtimestamp(self.due, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.due else ""
+        reason = f"it is due at {utc(self.due)}" if self.due else ""
         return replace(row, status="queued", priority=self.worker.priority, due=self.due, reason=reason)
 
     def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:

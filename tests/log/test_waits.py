@@ -1,0 +1,313 @@
+"""Tools that wait for a moment, a signal, a message or another run: nothing stays in memory, and each wakes once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Approve, Deny, Finished, Worker, tool, worker_tool
+from rxworker.errors import CommandConflictError, ConfigurationError, LogError, RunStatusError
+from rxworker.events.pause import UNTIL
+from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog, recover
+from rxworker.log.recover import RunSource
+from rxworker.log.store import Store
+from rxworker.log.values import decisions_in, resumed_id, send_command, to_sent
+from rxworker.messages import Json
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import ToolContext
+from rxworker.worker import submit
+from rxworker.worker.queue import QueuedWorker
+from tests.log.conftest import OpenLog
+from tests.log.processes import end_of, working
+from tests.log.test_clock_steps import set_clock
+from tests.pauses import pause_of
+
+HOUR = 3600.0
+
+
+class Shop:
+    """A worker with a tool that waits, and another one; what they have done."""
+
+    def __init__(self, *waits: dict[str, Any], **policy: Any) -> None:
+        self.ended: list[Json] = []
+        self.keys: set[str] = set()
+        self.seen = 0
+
+        @tool(effect="idempotent", **policy)
+        async def ship(context: ToolContext) -> str:
+            ended = [await context.until(**wait) for wait in waits]
+            self.ended.append([*ended])
+            self.keys.add(context.idempotency_key)
+            return f"shipped: {ended}"
+
+        @tool
+        async def look() -> str:
+            self.seen += 1
+            return "seen"
+
+        self.tools = [ship, look]
+
+    def __call__(self, info: RunInfo | None = None) -> Worker:
+        if info is None:
+            return Worker(ScriptedModel([call("ship") + call("look"), say("Done.")]), tools=self.tools)
+        is_new = info.row.title == "Hi" and not info.row.turns
+        return Worker(ScriptedModel([say("Done.")] * 9 if not is_new else ["It is new."]), tools=self.tools)
+
+    async def begin(self, log: EventLog) -> str:
+        """Begin a run, which pauses."""
+        run = Worker(self().model, tools=self.tools, log=log).run("Ship it.")
+        paused = await pause_of(run)
+        assert paused.hook == UNTIL
+        assert (paused.pause.required, [one.name for one in paused.pending]) == ((), ["ship"])
+        return run.id
+
+
+async def end_of_last(log: EventLog, run: str) -> Replica:
+    """Wait for a run to begin, and for its end."""
+    async with asyncio.timeout(60):
+        while (info := await log.info(run)) is None or not info.last_seq:  # noqa: ASYNC110 - of the process that works
+            await asyncio.sleep(0.001)
+    (replica,) = await end_of(log, run)
+    return replica
+
+
+async def of_time(log: EventLog, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    del log, run
+    set_clock(monkeypatch, HOUR + 1)
+
+
+async def of_signal(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    for euros in (5, 6):  # the first one counts
+        await log.signal(run, "paid", {"euros": euros})
+
+
+async def of_message(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    await log.send(run, send_command(to_sent("Go now.")))
+
+
+async def of_run(log: EventLog, _: str, __: pytest.MonkeyPatch) -> None:
+    await submit(log, "Hi", run_id="other")
+
+
+async def of_person(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    await log.wake(run)
+    with pytest.raises(CommandConflictError):
+        await log.wake(run)
+
+
+async def of_client(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    await QueuedWorker("", log=log).decide_later(run, {})  # the button to continue
+
+
+async def of_value(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    await QueuedWorker("", log=log).decide_later(run, {"call_1_1": Approve("as agreed")})
+
+
+Come = Callable[[EventLog, str, pytest.MonkeyPatch], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("wait", "come", "ended"),
+    [
+        ({"at": HOUR}, of_time, None),
+        ({"at": HOUR}, of_person, None),
+        ({"at": HOUR}, of_client, None),
+        ({"at": 2 * HOUR, "signal": "paid"}, of_signal, {"euros": 5}),
+        ({"at": HOUR, "signal": "paid"}, of_time, None),
+        ({"signal": "paid"}, of_value, "as agreed"),
+        ({"message": True}, of_message, "Go now."),
+        ({"run": "other"}, of_run, {"run": "other", "status": "finished"}),
+    ],
+)
+async def test_a_tool_that_waits_is_called_again_when_that_has_come(
+    wait: dict[str, Any], come: Come, ended: Json, open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(wait)
+    async with open_store(lease=0.3) as log:  # within a lease, a clock that is set is looked at again
+        run = await shop.begin(log)
+        listed = await log.existing(run)
+        assert bool(listed.row.due) is ("at" in wait)
+        assert listed.row.awaits is (wait.keys() != {"at"})
+        assert "ship waits for" in listed.row.reason
+        async with working(log, shop):
+            await asyncio.sleep(0)
+            assert shop.ended == []
+            await come(log, run, monkeypatch)
+            replica = await end_of_last(log, resumed_id(run))
+        assert (shop.ended, shop.seen, replica.state.status) == ([[ended]], 1, "finished")
+        assert len(decisions_in(await log.sent(run))) == 1
+        assert (await log.existing(resumed_id(run))).row.due == 0.0
+
+
+async def test_several_waits_of_one_call_keep_their_results_in_order(open_store: OpenLog) -> None:
+    """Also one that is short, a signal that was there before, and one that is given to the first of the runs."""
+    shop = Shop({"at": 0.001}, {"signal": "a"}, {"signal": "b"}, {"signal": "a"}, {"signal": "c"})
+    async with open_store() as log:
+        run = await shop.begin(log)
+        await log.signal(run, "b", "2")
+        async with working(log, shop):
+            await log.signal(run, "a", "1")
+            await end_of_last(log, f"{run}~4")
+            await log.signal(run, "c", {})
+            await end_of_last(log, f"{run}~5")
+        assert shop.ended == [[None, "1", "2", "1", {}]]
+        assert len(shop.keys) == 1
+
+
+async def test_neither_a_clock_that_is_set_nor_a_second_process_wakes_early_or_twice(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop({"at": datetime.fromtimestamp(time.time() + HOUR, UTC)})
+    async with open_store() as log:
+        run = await shop.begin(log)
+        async with RunSource(log) as source, RunSource(log) as second:
+            for step in (0.0, -2 * HOUR, 0.9 * HOUR):
+                set_clock(monkeypatch, step)
+                assert await source.take(wait=False) is None
+                assert await second.take(wait=False) is None
+                monkeypatch.undo()
+            assert await log.sent(run) == []
+            set_clock(monkeypatch, HOUR + 1)
+            for each in (source, second):
+                taken = await each.take(wait=False)
+                assert taken is not None
+                assert taken.run_id == run
+            assert len(await log.sent(run)) == 1
+            monkeypatch.undo()  # a process whose clock is behind goes on with what was decided
+        async with working(log, shop), working(log, shop):
+            await end_of_last(log, resumed_id(run))
+        assert shop.ended == [[None]]
+
+
+@pytest.mark.parametrize("decision", [Deny("Not any more."), None])
+async def test_a_person_ends_what_waits(decision: Deny | None) -> None:
+    shop = Shop({"signal": "paid"})
+    async with MemoryLog() as log:
+        run = await shop.begin(log)
+        worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
+        if decision is None:
+            await log.delete(run)
+            with pytest.raises(Exception, match="no run"):
+                await log.signal(run, "paid")
+            return
+        ended = await worker.decide(run, {"call_1_1": decision})
+        assert isinstance(ended, Finished)
+        assert ended.conversation.messages[2].tool_results[0].text == "Not any more."
+        with pytest.raises(RunStatusError, match="waits for no moment"):
+            await log.wake(f"{run}~2")
+
+
+async def test_a_call_that_was_approved_waits_without_another_approval() -> None:
+    shop = Shop({"signal": "paid"}, requires_approval=True)
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools, log=log)
+        paused = await pause_of(worker.run("Ship it."))
+        assert paused.hook == "requires_approval"
+        waits = worker.resume(paused)
+        assert (await pause_of(waits)).hook == UNTIL
+        await log.signal(waits.id, "paid", "yes")
+        async with working(log, shop):
+            await end_of_last(log, resumed_id(waits.id))
+        assert shop.ended == [["yes"]]
+
+
+async def test_runs_inside_wait_each_for_its_own() -> None:
+    """Two calls have runs inside, of which one waits for a signal and the other for a moment."""
+    async with MemoryLog() as log:
+        shops = {"soon": Shop({"signal": "paid"}), "late": Shop({"at": HOUR})}
+        inner = [Worker(ScriptedModel([call("ship"), "It is sent."]), tools=shop.tools) for shop in shops.values()]
+        tools = [worker_tool(one, name=name, description=name) for one, name in zip(inner, shops, strict=True)]
+        asks = call("soon", task="Ship.") + call("late", task="Ship.")
+        worker = Worker(ScriptedModel([asks, "All are sent."]), tools=tools, log=log)
+        run = worker.run("Ship both.")
+        assert (await pause_of(run)).hook == "nested"
+        info = await log.existing(run.id)
+        assert (bool(info.row.due), info.row.awaits) == (True, True)
+        async with working(log, lambda _: worker):
+            await log.signal(run.id, "paid", "yes")
+            await end_of_last(log, resumed_id(run.id))
+            assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [])
+            await log.wake(resumed_id(run.id))
+            replica = await end_of_last(log, f"{run.id}~3")
+        assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [[None]])
+        assert replica.state.conversation.messages[-1].text == "All are sent."
+
+
+@pytest.mark.parametrize("wait", [{}, {"signal": "paid"}, {"at": datetime(2027, 1, 1)}, {"at": -1.0}])
+async def test_what_cannot_be_waited_for_is_an_error_of_the_tool(wait: dict[str, Any]) -> None:
+    shop = Shop(wait)
+    ended = await Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools).run("Ship it.")
+    assert "until" in ended.conversation.messages[2].tool_results[0].text
+    with pytest.raises(ConfigurationError):
+        await ToolContext().until(**wait)
+
+
+async def test_without_a_log_a_moment_is_waited_for_in_memory() -> None:
+    shop = Shop({"at": 0.002}, {"at": datetime.fromtimestamp(time.time() + 0.003, UTC)})
+    ended = await Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools).run("Ship it.")
+    assert isinstance(ended, Finished)
+    assert shop.ended == [[None, None]]
+
+
+class Killed:
+    """Lets a log hang from a call of its store on, as if its process were killed, until ``is_over``."""
+
+    def __init__(self, log: EventLog, calls: int) -> None:
+        self.is_frozen, self.is_over = asyncio.Event(), asyncio.Event()
+        self._left = calls
+        for name in ("_claim", "_claim_any", "_append", "_release", "_send"):
+            assert hasattr(Store, name)
+            setattr(log, name, self._hanging(getattr(log, name)))
+        log.heartbeat.close()
+
+    def _hanging(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call_or_hang(*args: Any, **options: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                self.is_frozen.set()
+                await self.is_over.wait()
+                raise LogError("its process was killed")
+            return await method(*args, **options)
+
+        return call_or_hang
+
+
+async def test_a_process_that_is_killed_between_any_two_writes_wakes_a_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one goes on, whose clock of leases is ahead."""
+    monkeypatch.setattr(recover, "LOOK", 0.02)
+    for calls in range(30):
+        path, shop = tmp_path / f"{calls}.db", Shop({"signal": "paid"}, {"signal": "sent"})
+        async with SQLiteLog(path) as desk:
+            run = await shop.begin(desk)
+            for name in ("paid", "sent"):
+                await desk.signal(run, name, name)
+        log, other = SQLiteLog(path), SQLiteLog(path)
+        killed = Killed(log, calls)
+        other._ahead = (other._ahead or 0.0) + HOUR
+        async with working(log, shop):
+            ended = asyncio.create_task(end_of_last(other, f"{run}~3"))
+            frozen = asyncio.create_task(killed.is_frozen.wait())
+            await asyncio.wait([ended, frozen], return_when=asyncio.FIRST_COMPLETED)
+            async with working(other, shop):
+                await ended
+            is_whole = not killed.is_frozen.is_set()
+            killed.is_over.set()
+        infos = await other.list()
+        assert [info.status for info in infos] == ["finished", "paused", "paused"], calls
+        assert [len(decisions_in(await other.sent(info.run_id))) for info in infos] == [0, 1, 1]
+        assert {str(each) for each in shop.ended} == {"['paid', 'sent']"}
+        assert (len(shop.keys), shop.seen) == (1, 1)
+        frozen.cancel()
+        await log.close()
+        await other.close()
+        if is_whole:
+            return
+    pytest.fail("it did not end")
