@@ -40,6 +40,7 @@ function together() {
     elapsed, breaks: all.breaks().map(({ at, seconds, reason }) => ({ at, seconds, reason })),
     cost: costOf(prices, usageOf(all.run)),
     twins: all.earlier.map((run) => run.lanes.filter((lane) => lane.kind !== "span").map((lane) => told(all.twin(run, lane)))),
+    states: all.run.root.items.filter((item) => item.kind === "call").map((call) => call.state),
     seconds: all.run.root.items.filter((item) => item.kind === "call").map((call) => call.seconds),
     inner: all.run.root.items.filter((item) => item.inner).map((call) => call.inner.items.length),
   };

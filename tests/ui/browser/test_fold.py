@@ -376,6 +376,17 @@ async def test_runs_inside_a_run_stand_below_the_call_that_began_them() -> None:
         assert kinds == ["message", "thinking", "call", "text"]
 
 
+async def test_a_call_that_ended_before_the_pause_has_ended_in_the_run_that_resumes() -> None:
+    inner = Worker(ScriptedModel([call("delete", path="a.txt"), say("It is gone.")]), tools=[delete])
+    ask = worker_tool(inner, name="ask", description="Ask.")
+    replies = [call("ask", task="Go.") + call("look", where="there") + call("broken"), say("Done.")]
+    worker = Worker(ScriptedModel(replies), tools=[ask, look, broken])
+    paused_run = worker.run("Go.")
+    before = [record async for record in paused_run]
+    after = [record async for record in worker.resume(decisions={"call_1_1/call_1_1": Approve()})]
+    assert page_tells([before, after], course=True)["states"] == ["done", "done", "failed"]
+
+
 async def test_a_gap_is_reported_and_counted() -> None:
     run = Worker(ScriptedModel([say("word " * 200)])).run("Go")
     await run

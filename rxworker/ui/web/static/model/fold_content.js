@@ -199,8 +199,8 @@ function toolStop(run, scope, event, record) {
   if (event.result) answer(call, event.result);
   else call.state = event.is_error ? "failed" : "done";
   call.seconds = event.seconds ?? 0;
-  if (call.from === null) call.state = "skipped";
-  else call.to = record.time;
+  if (call.from !== null) call.to = record.time;
+  else if (call.isError) call.state = "skipped";
   run.changed.add(call);
 }
 
@@ -227,7 +227,8 @@ export function addMessage(run, scope, message, source) {
     if (part.type === "tool_result") {
       const call = callFor(run, scope, part.tool_use_id, part.name ?? "", notDone);
       if (call.result === null) answer(call, part);
-      if (call.from === null && source === "tools") call.state = "skipped";
+      // In the run that resumes, one that failed before the pause is `hasRun`, by the run before.
+      if (call.from === null && !call.hasRun && source === "tools" && call.isError) call.state = "skipped";
       run.changed.add(call);
     } else if (message.role === "assistant") addPart(run, scope, part, source);
     else {

@@ -76,6 +76,8 @@ export class Timeline {
         else {
           twin.seconds ??= item.seconds;
           twin.inner ??= item.inner;
+          if (item.from !== null) twin.hasRun = true;
+          if (twin.hasRun && twin.state === "skipped") twin.state = item.state;
           twin.verdicts.unshift(...item.verdicts.filter((verdict) => !twin.verdicts.includes(verdict)));
         }
         twin.isHeir = true;
