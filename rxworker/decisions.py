@@ -296,13 +296,16 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
 def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[int]:
     """The indices of the calls that need a decision and have none."""
-    ended: set[int] = set()  # the calls in runs that end
+    ended, is_any = set[int](), False  # the calls in runs that end
     for index, decision in enumerate(decided):
+        inside = pending.inside(index)
         if isinstance(decision, Deny | Answer):
-            ended.update(pending.inside(index))
+            ended.update(inside)
+        if decision is not None and pending.node(index).inner_run:  # that run ends, or waits for nothing and goes on
+            is_any |= isinstance(decision, Deny | Answer) or not any(at in inside for at in pending.required)
     left = [index for index in pending.required if index not in ended]
     given = {pending.node(index).run: pending.node(index).path for index in left if decided[index] is not None}
-    if not given and not ended:
+    if not given and not is_any:
         return left
     missing: list[int] = []
     for index in left:

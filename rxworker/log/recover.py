@@ -211,12 +211,7 @@ class RunSource:
             outer = await present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
                 await (_dismiss if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
-            elif info.status == "paused" and (found := decisions_in(await self.log.sent(info.run_id))):
-                run_id, decided = await routed(self.log, info, read_stored(found[0].data).decisions)
-                data = msgspec.to_builtins(StoredDecision(decided))
-                await self.log.send(run_id, Command(DECIDE, data, key=DECIDE))
-                self.pending.drop(info.run_id)
-            else:
+            elif outer is None or outer.status != "paused" or not await self._decide_outside(info):
                 waits_for = info.row.outer if outer is None else outer.run_id
                 self._nested.setdefault(waits_for, set()).add(info.run_id)
         except LeaseHeldError:
@@ -225,6 +220,22 @@ class RunSource:
             self.pending.drop(info.run_id)  # another process was faster
         except RxWorkerError as error:
             self._retry(info.run_id, error)
+
+    async def _decide_outside(self, info: RunInfo) -> bool:
+        """Store with the outer run what is decided about a nested one, or that it has a result that it waits for.
+
+        Returns:
+            Whether there was something.
+        """
+        sent = [] if info.status != "paused" else await self.log.sent(info.run_id)
+        found = decisions_in(sent)
+        is_due = bool(found) or is_woken(info.row, sent)
+        if is_due:
+            run_id, decided = await routed(self.log, info, read_stored(found[0].data).decisions if found else {})
+            data = msgspec.to_builtins(StoredDecision(decided))
+            await self.log.send(run_id, Command(DECIDE, data, key=DECIDE))
+            self.pending.drop(info.run_id)
+        return is_due
 
     async def recover(self, info: RunInfo, recover: Callable[[], Awaitable[R]], claim: Claim | None = None) -> R | None:
         """Continue a run; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
@@ -698,6 +709,8 @@ async def routed(
     else:
         inside = decide(PendingCalls.of(await pause_in(log, info)), decisions)
         decided[at + 1 : at + 1 + tree[at].inner] = inside
+        if not inside:
+            decided[at] = Approve()  # it waits for no decision, and goes on
     return outer.run_id, tuple(decided)
 
 

@@ -459,6 +459,38 @@ async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
     assert of_type(second, "text")[-1]["text"] == "Gone."
 
 
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_a_chat_decides_about_a_call_inside_another_and_goes_on(clients: Clients, is_approved: bool) -> None:
+    inner = Worker(ScriptedModel([call("remove", path="a"), "Inside."]), tools=[remove])
+    model = ScriptedModel([say("I ask.") + call("ask", task="?"), "So."])
+    worker = Worker(model, tools=[worker_tool(inner, name="ask", description="Ask.")])
+    first = await ui_messages(clients, await told(worker.run("hi")))
+    assert (first["refused"], first["errors"], first["wouldSend"]) == (None, [], False)
+    message = first["message"]
+    outer, asked = of_type(first, "tool-")
+    assert (outer["state"], asked["state"]) == ("approval-responded", "approval-requested")
+    assert (asked["type"], asked["approval"]["id"].partition(":")[2]) == ("tool-remove", "call_1_1/call_1_1")
+    asked["state"] = "approval-responded"
+    asked["approval"] |= {"approved": is_approved}
+
+    async def goes_on(request: web.Request) -> AsyncIterator[bytes]:
+        given = read_chat_request(await request.read())
+        assert [each.name for m in given.conversation.messages for each in m.tool_calls] == ["ask"]
+        resumed = worker.resume(decisions=decisions_of(given.replies))
+        return ui_message_stream(in_batches(await told(resumed)), given.message_id, continues=True)
+
+    async def use(address: str) -> Told:
+        given: Told = {"messages": [{"id": "u", "role": "user", "parts": []}, message]}
+        return await clients.ask("ui_messages", address=address, how="send", given=given)
+
+    second = await served(goes_on, dict(HEADERS), use)
+    assert (second["refused"], second["errors"], second["wouldSend"]) == (None, [], False)
+    outer, asked = of_type(second, "tool-")
+    assert outer["output"] == "Inside."
+    assert asked["state"] == ("output-available" if is_approved else "output-error")
+    assert of_type(second, "text")[-1]["text"] == "So."
+
+
 async def test_a_chat_sends_when_the_paused_call_alone_is_decided(clients: Clients) -> None:
     """A client waits until no call of the step is open: those that nobody is asked about are not."""
     first = call("look", city="Oslo") + call("remove", path="a") + call("remove", path="b")

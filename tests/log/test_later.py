@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Approve, Session, Worker, tool
+from rxworker import Approve, Session, Worker, tool, worker_tool
 from rxworker.errors import CommandConflictError, LogError
 from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import records_of
+from rxworker.log.recover import RunSource
 from rxworker.log.values import resumed_id
 from rxworker.messages import JsonObject
 from rxworker.state import RunState, fold_run
@@ -129,6 +130,31 @@ async def test_the_process_that_runs_a_tool_and_another_one_deliver_at_once() ->
         bench.may_end.set()
         await run
         assert joined(run.state) == ["from outside"]
+
+
+async def test_a_run_that_sleeps_in_a_call_of_another_is_woken_with_it() -> None:
+    """Also beside a call that waits for a person, which goes on waiting."""
+    async with MemoryLog() as log:
+        bench = Bench(at_end="wake")
+
+        def outer(_: object = None) -> Worker:
+            asks = [
+                worker_tool(bench.worker(log), name="sleeps", description="Ask."),
+                worker_tool(bench.worker(log, [call("pay"), say("Paid.")]), name="pays", description="Ask."),
+            ]
+            calls = call("sleeps", task="?") + call("pays", task="?")
+            return Worker(ByTurn([calls, say("So.")]), tools=asks, log=log)
+
+        paused = await pause_of(outer().run("go"))
+        assert [node.name for node in paused.pause.tree] == ["call_1_1", "call_1_2", "call_1_2/call_1_1"]
+        await log.deliver(paused.pause.tree[0].inner_run, "call_1_1", "delivered")
+        async with RunSource(log) as source:
+            info = await source.take(wait=False)
+        assert info is not None
+        again = await pause_of(outer().recover(info.run_id))
+        assert [node.name for node in again.pause.tree] == ["call_1_2", "call_1_2/call_1_1"]
+        assert [result.text for result in again.pause.refused.values()] == ["It is done."]
+        assert (await outer().decide(again.run_id)).text == "So."
 
 
 @pytest.mark.parametrize("is_early", [True, False])
