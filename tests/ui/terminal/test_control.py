@@ -10,7 +10,7 @@ import pytest
 from textual.events import Key
 from textual.widgets import Input, TextArea
 
-from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
+from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool, worker_tool
 from rxworker.events.pause import Question
 from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.log import MemoryLog
@@ -504,6 +504,19 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
         await person.until(lambda: isinstance(person.app.screen, ApprovalScreen) and "Delete b.txt?" in person.screen)
         await person.press("ctrl+s", sees="One of them.")
         assert it.deleted == ["b.txt"]
+
+
+async def test_calls_inside_calls_are_decided_about_one_by_one(open_app: Open) -> None:
+    both = [Deleting(call("delete", path=path), "Inside.") for path in ("a.txt", "b.txt")]
+    asks = [worker_tool(it.worker, name=f"ask_{at}", description="Ask.") for at, it in enumerate(both)]
+    model = ScriptedModel([call("ask_0", task="?") + call("ask_1", task="?"), "Some of it."])
+    async with open_app(Worker(model, tools=asks)) as person:
+        await person.ask("Clean up.", sees="Delete a.txt?")
+        assert "(in ask_0)" in person.screen
+        await person.press("ctrl+n")
+        await person.until(lambda: isinstance(person.app.screen, ApprovalScreen) and "(in ask_1)" in person.screen)
+        await person.press("ctrl+s", sees="Some of it.")
+    assert [it.deleted for it in both] == [[], ["b.txt"]]
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
