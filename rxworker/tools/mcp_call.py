@@ -13,7 +13,7 @@ A server may answer with a task instead of a result (the extension ``io.modelcon
 2026-07-28). Its id is stored before the first poll, so that a process that recovers the run takes it up. It is polled
 as seldom as the server wants, its questions are answered by ``tasks/update``, and a call that is cancelled cancels it.
 
-Where nothing can answer (no run, or a run inside another one), the server reads that the question was cancelled.
+Where nothing can answer (no run), the server reads that the question was cancelled.
 Nothing is ever accepted but by a decision of a person.
 
 Sources: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr,

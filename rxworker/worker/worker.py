@@ -36,7 +36,7 @@ class Worker(Definition, SessionVerbs):
         labels: Stored with each run, for example the name of a tenant.
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of
             its tool nor its ``reconcile`` settles it: ``ask`` pauses the run for a decision, ``fail`` ends it,
-            ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means ``tell_model``.
+            ``tell_model`` makes it an error result.
         tracing: Observes each run, and keeps the trace context of its caller with it, such as
             `rxworker.adapters.opentelemetry.OpenTelemetry`.
         shared_state: The state that tools and hooks share with user interfaces, with which its sessions begin; any
