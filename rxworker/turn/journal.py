@@ -288,10 +288,7 @@ class Mailbox(Struct, eq=False):
         if delivered is None:
             delivered = asyncio.get_running_loop().create_future()
         self.waiting.append(Queued(messages, delivered, () if taken is None else (taken,), when))
-        if when == "now":
-            self.cut()
-        if self.changed is not None:
-            self.changed.set()
+        self._notify(when)
         return delivered
 
     def edit(
@@ -317,10 +314,15 @@ class Mailbox(Struct, eq=False):
                 each.messages, each.when = messages, when or each.when
                 if taken is not None:
                     each.taken = (taken, *each.taken)
-                if each.when == "now":
-                    self.cut()
+                self._notify(each.when)
                 return True
         return False
+
+    def _notify(self, when: When) -> None:
+        if when == "now":
+            self.cut()
+        if self.changed is not None:
+            self.changed.set()
 
     def cut(self) -> None:
         """End the wait for the response that is being written."""

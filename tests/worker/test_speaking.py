@@ -466,3 +466,31 @@ async def test_messages_for_the_end_wait_for_one_that_a_hook_has_sent() -> None:
     run.send("e", "end")
     await run
     assert said(run) == "u:go a:One. u:t a:Two. u:e a:Three."
+
+
+@pytest.mark.unlogged
+def test_a_message_that_is_no_longer_for_the_end_is_delivered_while_a_run_waits_for_the_background() -> None:
+    @tool(background=True)
+    async def slow() -> str:
+        """Take a minute."""
+        await asyncio.sleep(60)
+        return "slow"
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        model = ScriptedModel([call("slow"), "One.", "Two.", "Three.", "Four."])
+        run: Run[Any] = Worker(model, tools=[slow]).run("go")
+        first, second = run.send("e", "end"), run.send("f", "end")
+        began = loop.time()
+        await asyncio.sleep(30)
+        run.edit(first, "t", "now")
+        await first
+        assert loop.time() - began == pytest.approx(30, abs=1)
+        await second
+        assert loop.time() - began == pytest.approx(60, abs=1)
+        await run
+        texts = [text for role, text in texts_of(run) if role == "assistant" or text in "tf"]
+        assert texts == ["", "", "One.", "t", "Two.", "Three.", "f", "Four."]
+        await check(run, records_of(run))
+
+    play(main())
