@@ -285,8 +285,9 @@ class RunGrammar:
                 self._over = name
                 self._in_turn = False
                 if isinstance(event, events.RunPause):  # what waits for an answer goes on
-                    for each in event.pause.calls:
+                    for each in event.pause.calls:  # or begins again, if it had started early
                         self._running.discard((each.call.id, each.place))
+                        self._held.discard((each.call.id, each.place))
                 yield from self._no_tools(name)
             case events.RunRequeue():
                 if self._over != "RunAbort":

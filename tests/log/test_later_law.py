@@ -9,19 +9,24 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker import Approve, Finished, Paused, Run, Session, Worker, after_tool_call, tool
 from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RxWorkerError
-from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, RunAbort
+from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, ResponseEvent, RunAbort
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.messages import validate
-from rxworker.providers import PROVIDERS, Options
+from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, call, say
 from rxworker.tools import FunctionTool, ToolContext
@@ -32,6 +37,14 @@ from tests.whole import IS_WHOLE
 SEEDS = range(1000 if IS_WHOLE else 30)
 Store = Literal["none", "memory", "sqlite"]
 STORES: list[Store] = ["none", "memory", "memory", "sqlite"]
+
+
+class Paced(ByTurn):
+    """Its events come one after the other, so that a message may cut a response off anywhere."""
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        steps = reactivex.interval(0.0002, scheduler=AsyncIOScheduler(asyncio.get_running_loop()))
+        return super().stream(request).pipe(ops.zip(steps), ops.map(itemgetter(0)))
 
 
 class Walk:
@@ -97,7 +110,7 @@ class Walk:
             context.set_content(f"masked {context.result.text}")
 
         hooks = [mask] if self.has_mask else []
-        return Worker(ByTurn(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
+        return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
 
     async def _disturb(self, run: Run[Any]) -> None:
         """Do something random to a run, again and again."""
@@ -109,7 +122,9 @@ class Walk:
             act = self.random.choice(["send", "deliver", "deliver", "cancel_call", "pause", "nothing", "progress"])
             with suppress(LocalProtocolError, CommandConflictError):
                 if act == "send" and self.random.random() < 0.3:
-                    run.send("Go on.")
+                    sent = run.send("Go on.", self.random.choice(["now", "turn", "end"]))
+                    if self.random.random() < 0.3:
+                        run.edit(sent, "Go on, please.", self.random.choice(["now", "turn", "end", None]))
                 elif act == "pause" and self.random.random() < 0.2:
                     run.pause()
                 elif act in ("deliver", "cancel_call") and several:
