@@ -370,3 +370,27 @@ async def test_no_more_start_than_the_run_may_call() -> None:
     assert lint(records_of(run)) == []
     worker = Worker(ScriptedModel([reply, "Done."]), tools=[desk.look], limits=Limits(max_tool_calls=3))
     assert (await worker.run("go")).text == "Done."
+
+
+async def test_an_early_result_that_no_hook_has_seen_is_given_up_where_another_call_waits() -> None:
+    @tool(effect="pure")
+    async def early() -> str:
+        """Look."""
+        return "seen"
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    @after_tool_call
+    async def mask(context: ToolResultContext) -> None:
+        context.set_content(f"masked {context.result.text}")
+
+    model = ScriptedModel([call("early") + call("pay"), "Done."], delay=0.001)
+    run = Worker(model, tools=[early, pay], hooks=[mask]).run("go")
+    records = records_of(run)
+    paused = await pause_of(run)
+    assert [type(each.event) for each in records].count(ToolStop) == 1
+    assert [each.name for each in paused.pending] == ["early", "pay"]
+    assert lint(records) == []
