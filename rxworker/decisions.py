@@ -735,12 +735,14 @@ class StoredDecision(Decided, frozen=True):
 
     Attributes:
         reserved: Seconds for which other processes leave the run to the one that has decided.
+        woken: What the wait of a hook at the end of a turn has ended with.
     """
 
     decisions: tuple[Decision | ApproveAlways | None, ...]
     add: tuple[Message, ...] = ()
     shared_state: Json = None
     reserved: float = 0.0
+    woken: Json = None
 
 
 def read_stored(data: object) -> StoredDecision:

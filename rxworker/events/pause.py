@@ -129,6 +129,10 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         """What it waits for other than a person or the run inside."""
         return None if len(self.woken) == len(self.awaits) else self.awaits[-1]
 
+    def wake(self, value: Json) -> Begun:
+        """The same when what it waits for has come, with a value."""
+        return replace(self, woken=(*self.woken, value))
+
     @property
     def waits(self) -> bool:
         """Whether the call waits: for an answer to its question, with the run inside, or for something else."""
@@ -146,6 +150,7 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         spared: The hooks that do not run for it again; see `HookContext.spared`.
         is_approved: Whether it needs no other approval: the hooks or a person have approved it as it is.
         begun: How the tool goes on, if it has begun the call; ``None``: the call is made from its start.
+        held: What a hook has waited for before the call, whose name is its state.
     """
 
     place: int
@@ -153,6 +158,7 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     spared: tuple[tuple[str, int], ...] = ()
     is_approved: bool = False
     begun: Begun | None = None
+    held: Begun | None = None
 
     @property
     def question(self) -> Question | None:
@@ -167,8 +173,15 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def wait(self) -> Wait | None:
-        """What its tool waits for, if that is neither an answer nor a run that it has begun."""
-        return None if self.begun is None else self.begun.wait
+        """What a hook waits for before the call, or its tool, if that is neither an answer nor a run inside."""
+        several = [each for each in (self.held, self.begun) if each is not None and each.wait is not None]
+        return several[0].wait if several else None
+
+    def wake(self, value: Json) -> PausedCall:
+        """The call when that has come, with a value."""
+        if self.held is not None and self.held.wait is not None:
+            return replace(self, held=self.held.wake(value))
+        return self if self.begun is None else replace(self, begun=self.begun.wake(value))
 
     @property
     def inner(self) -> PauseState | None:
@@ -269,6 +282,7 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
             run before those of the client.
         key: The prefix of the idempotency keys of the calls.
         spared: At the end of a turn: the hooks that do not run for it again.
+        held: At the end of a turn: what a hook has waited for, whose name is its state.
 
     >>> pause = PauseState("permit", (PausedCall(1, ToolCall("x", "pay", {})),), (0,))
     >>> pause.pending[pause.at].id
@@ -282,6 +296,7 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     refused: dict[int, ToolResult] = {}
     key: str = ""
     spared: tuple[tuple[str, int], ...] = ()
+    held: Begun | None = None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -293,7 +308,8 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         """What wakes the run; nothing does while it needs a decision."""
         tree = self.tree
         is_woken = not any(each.needs_decision for each in tree)
-        return tuple([each.wait for each in tree if each.wait is not None and is_woken])
+        waits = [each.wait for each in tree] + [None if self.held is None else self.held.wait]
+        return tuple([each for each in waits if each is not None and is_woken])
 
     @property
     def at(self) -> int | None:

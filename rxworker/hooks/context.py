@@ -10,6 +10,7 @@ import copy
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from rxworker.errors import HookError, InvalidArgumentError, LocalProtocolError, nearest
 from rxworker.events import ConversationReplace, CustomEvent, HookMessage, LoopHold, MessageAdd
 from rxworker.events.arguments import arguments_object, changed_by_json, copy_arguments, decode_arguments
+from rxworker.events.pause import Begun, Wait
 from rxworker.hooks.command import CommandResult, run_command
 from rxworker.hooks.points import HookPoint
 from rxworker.messages import (
@@ -41,6 +43,7 @@ from rxworker.messages import (
 from rxworker.messages.content import RESULT_BLOCKS, ContentBlock
 from rxworker.messages.message import Role
 from rxworker.messages.settings import awaited, check_plain
+from rxworker.tools.base import until
 
 if TYPE_CHECKING:
     from rxworker.tools import SharedState, Tool, Toolbox
@@ -160,6 +163,9 @@ class HookContext:
             ``chain/hook``.
         spared: Hooks that do not run again after a pause: the name of each, and how many of the same name come before
             it.
+        held: What a hook has waited for before the run paused for it, and its name as the state.
+        can_wait: Whether `until` pauses the run: it has a log, and is not inside another one.
+        passed: What the hooks have waited for since, by their names.
     """
 
     point: ClassVar[HookPoint | None] = None
@@ -180,6 +186,9 @@ class HookContext:
     shared: SharedState | None = None
     reached: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
+    held: Begun | None = None
+    can_wait: bool = False
+    passed: dict[str, list[tuple[Wait, Json]]] = field(default_factory=dict[str, list[tuple[Wait, Json]]])
 
     def __post_init__(self) -> None:
         """The fields are assigned; from here on only those are that a hook may assign."""
@@ -362,6 +371,25 @@ class HookContext:
             CommandError: It could not be started, or took too long.
         """
         return await run_command(command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env)
+
+    async def until(
+        self, at: datetime | float | None = None, *, signal: str = "", run: str = "", message: bool = False
+    ) -> Json:
+        """Wait for what comes first, at ``before_tool_call`` and ``on_turn_end``; see `ToolContext.until`.
+
+        With a log the run pauses, and the hook is called again from its start when it is woken; those before it are
+        not. In a run inside another one, a moment is waited for in the process.
+
+        Raises:
+            LocalProtocolError: A hook cannot wait here.
+            ConfigurationError: There is nothing to wait for, or something other than a moment without a log.
+        """
+        if self.point not in (HookPoint.BEFORE_TOOL_CALL, HookPoint.ON_TURN_END):
+            raise LocalProtocolError("a hook can wait at before_tool_call and on_turn_end; elsewhere a tool can")
+        name = self.hook
+        begun = self.held if self.held is not None and self.held.state == name else Begun(name)
+        wait = Wait(0.0, signal, run, message)
+        return await until(begun, self.passed.setdefault(name, []), at, wait, can_pause=self.can_wait)
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         """Put messages at the end of the conversation. They stay.

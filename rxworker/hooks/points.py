@@ -20,6 +20,7 @@ from typing import TypeAlias, get_args
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, HookError
+from rxworker.events.pause import Begun
 from rxworker.messages import Message
 from rxworker.messages.content import ResultContent
 
@@ -83,9 +84,11 @@ class Pause(Struct, frozen=True):
 
     Attributes:
         reason: Shown to users; not interpreted.
+        begun: What the hook waits for; see `HookContext.until`, which makes it.
     """
 
     reason: str = ""
+    begun: Begun | None = None
 
 
 class Finish(Struct, frozen=True, omit_defaults=True):

@@ -46,6 +46,7 @@ from rxworker.hooks.points import (
     wrong_verdict,
 )
 from rxworker.messages import Message, ToolResult
+from rxworker.tools.base import QuestionError
 from rxworker.tools.cancellation import TooLateError, is_destroyed, within
 from rxworker.tools.coroutines import one_by_one
 from rxworker.watchdog import watched
@@ -153,7 +154,7 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
         return _failed(hook, context, report, name, error)
     if verdict is not None and not hook.chained:
         is_call = isinstance(context, ToolCallContext)
-        if is_call and isinstance(verdict, Pause) and await context.allows(name):
+        if is_call and isinstance(verdict, Pause) and verdict.begun is None and await context.allows(name):
             report(_event(hook, name, context, "Continue", ALLOWED))
             return None
         reason: str = getattr(verdict, "reason", "")
@@ -229,6 +230,8 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
                 context.enter(name)
             return answer
         verdict: object = await watched(hook(context), "hook", name, held)
+    except QuestionError as error:
+        verdict = Pause(f"{name} waits for {error}", error.begun)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:

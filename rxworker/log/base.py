@@ -64,7 +64,7 @@ from rxworker.log.values import (
     returned_command,
     signal_command,
 )
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.settings import check_number, check_type, checks_arguments
 from rxworker.operators.kernel import Call, Unstaged
 from rxworker.tools.results import to_content
@@ -1209,9 +1209,9 @@ async def append_events(log: EventLog, claim: Claim, last: Record, events: Seque
     await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
 
 
-def wake_command(decisions: Sequence[Approve | None]) -> Command:
+def wake_command(decisions: Sequence[Approve | None], woken: Json = None) -> Command:
     """The command that wakes a paused run. As any decision it has one key, so that the log takes the first."""
-    return Command(DECIDE, msgspec.to_builtins(StoredDecision(tuple(decisions))), key=DECIDE)
+    return Command(DECIDE, msgspec.to_builtins(StoredDecision(tuple(decisions), woken=woken)), key=DECIDE)
 
 
 def already_stored(run_id: str) -> LogError:

@@ -405,13 +405,14 @@ class RunSource:
         """
         if not (info.row.due or info.row.awaits):
             return []
-        tree = (await pause_in(self.log, info)).tree
-        decisions = [await self._woken(info, each.wait, sent) for each in tree]
-        if not any(decisions):
+        pause = await pause_in(self.log, info)
+        decisions = [await self._woken(info, each.wait, sent) for each in pause.tree]
+        held = None if pause.held is None else await self._woken(info, pause.held.wait, sent)
+        if held is None and not any(decisions):
             if info.row.due:
                 self.pending.defer(info.run_id, info.row.due)
             return []
-        command = wake_command(decisions)
+        command = wake_command(decisions, None if held is None else held.input)
         with suppress(CommandConflictError):
             await self.log.send(info.run_id, command)
         return [command]

@@ -259,6 +259,8 @@ def resume_turn(
         refused=pause.refused | denied,
         spared=() if sends_request or pause.calls else reached,
     )
+    if left.held is not None and left.held.wait is not None:
+        left = replace(left, held=left.held.wake(given.woken if isinstance(given, StoredDecision) else None))
     scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
     resume = replace(
         RunResume(**shared_fields(paused, RunResume)),
@@ -305,8 +307,8 @@ def _decided(
         if begun is not None and each.inner is not None and not isinstance(decision, Deny | Answer):
             calls.append(replace(each, begun=_decided_inside(begun, each.inner, inside, tools.get(call.name))))
             continue
-        if begun is not None and each.wait is not None and isinstance(decision, Approve):
-            calls.append(replace(each, begun=replace(begun, woken=(*begun.woken, decision.input))))
+        if each.wait is not None and isinstance(decision, Approve):
+            calls.append(each.wake(decision.input))
             continue
         if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
             reply = reply_of(each.question, decision)

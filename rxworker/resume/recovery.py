@@ -30,7 +30,6 @@ from rxworker.events import (
     HookVerdict,
     MessageAdd,
     PausedCall,
-    PauseState,
     Record,
     ResponseStatus,
     RunPause,
@@ -45,7 +44,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.events.pause import RECOVERY, Begun
+from rxworker.events.pause import NO_PAUSE, RECOVERY, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import numbered
 from rxworker.log.format import Private
@@ -173,7 +172,7 @@ async def continue_run(
     scope = TurnScope(
         variables=stored.variables,
         is_resumed=True,
-        pause=PauseState("", (), (), key="" if resume is None else resume.pause.key),
+        pause=NO_PAUSE if resume is None else replace(NO_PAUSE, key=resume.pause.key, held=resume.pause.held),
         called=called,
         finished_by=_finished_by(turn, stored.foreign),
     )

@@ -23,6 +23,7 @@ from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
 from rxworker.events import Custom, CustomEvent, Record, SharedStateChange
@@ -297,30 +298,8 @@ class ToolContext:
         """
         if self._passed is None:
             self._passed = []
-        done = len(self._passed)
         begun = Begun() if self.begun is None else self.begun
-        if done < len(begun.woken):
-            self._passed.append((begun.awaits[done], begun.woken[done]))
-            return begun.woken[done]
-        due = 0.0 if at is None else moment_of("until", at, time.time())
-        # One that has begun keeps its moment.
-        wait = begun.awaits[done] if done < len(begun.awaits) else Wait(due, signal, run, message)
-        is_of_time = wait == Wait(wait.due)
-        if not (wait.due or signal or run or message) or not (is_of_time or self.can_wait):
-            raise ConfigurationError(
-                "until: give a moment; or in a run with a log, and not in the background, signal=, run= or message=True"
-            )
-        if self.can_wait and not (is_of_time and wait.due < time.time() + SHORT):
-            waits, ended = [each for each, _ in self._passed], [value for _, value in self._passed]
-            kept = begun.state if state is None else state
-            raise QuestionError(Begun(kept, awaits=(*waits, wait), woken=tuple(ended)))
-        left = wait.due - time.time()
-        while left > 0:
-            # The clock may be set, which changes no number of seconds.
-            await asyncio.sleep(min(left, SHORT) if isinstance(at, datetime) else left)
-            left = wait.due - time.time() if isinstance(at, datetime) else 0.0
-        self._passed.append((wait, None))
-        return None
+        return await until(begun, self._passed, at, Wait(0.0, signal, run, message), state, can_pause=self.can_wait)
 
     @property
     def is_left(self) -> bool:
@@ -429,7 +408,54 @@ class ToolContext:
 
 
 SHORT = 1.0
-"""Seconds up to which `ToolContext.until` waits in the process."""
+"""Seconds up to which `until` waits in the process."""
+
+
+async def until(
+    begun: Begun,
+    passed: list[tuple[Wait, Json]],
+    at: datetime | float | None,
+    wait: Wait,
+    state: Json = None,
+    *,
+    can_pause: bool,
+) -> Json:
+    """Wait in a tool or a hook; see `ToolContext.until`.
+
+    Args:
+        begun: What it has waited for before it was called this time.
+        passed: What it has waited for since, which this adds to.
+        at: A time with a zone, or seconds from now.
+        wait: What else ends the wait.
+        state: What it needs to go on.
+        can_pause: Whether the run can pause for it.
+    """
+    done = len(passed)
+    if done < len(begun.woken):
+        passed.append((begun.awaits[done], begun.woken[done]))
+        return begun.woken[done]
+    if done < len(begun.awaits):
+        wait = begun.awaits[done]  # it keeps its moment
+    elif at is not None:
+        wait = replace(wait, due=moment_of("until", at, time.time()))
+    is_of_time = wait == Wait(wait.due)
+    if wait == Wait() or not (is_of_time or can_pause):
+        raise ConfigurationError(
+            "until: give a moment; or in a run with a log, and not in the background, signal=, run= or message=True"
+        )
+    if can_pause and not (is_of_time and wait.due < time.time() + SHORT):
+        waits, ended = [each for each, _ in passed], [value for _, value in passed]
+        kept = begun.state if state is None else state
+        raise QuestionError(Begun(kept, awaits=(*waits, wait), woken=tuple(ended)))
+    left = wait.due - time.time()
+    while left > 0:
+        # The clock may be set, which changes no number of seconds.
+        await asyncio.sleep(min(left, SHORT) if isinstance(at, datetime) else left)
+        left = wait.due - time.time() if isinstance(at, datetime) else 0.0
+    passed.append((wait, None))
+    return None
+
+
 # About 25,000 tokens of English text: much for one result, and little beside the context of a model.
 MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]

@@ -51,12 +51,14 @@ class PendingCall(Struct, frozen=True):
         hook: What has paused it, as in `PauseState`.
         reason: The reason, which is shown to users and not interpreted.
         is_required: Whether this very call needs the decision; otherwise it waits since another one does.
+        has_begun: Whether its tool waits itself, so that the hooks have agreed to it.
     """
 
     paused: PausedCall
     hook: str
     reason: str = ""
     is_required: bool = False
+    has_begun: bool = False
 
 
 @final

@@ -359,7 +359,9 @@ def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall])
         reason = context.pause_request.reason
         if not scope.finished_by and reason is not None:
             # The hooks run for all of these when the run resumes.
-            left = [PendingCall(PausedCall(w.place, w.call, begun=w.begun), BY_CALLER, reason) for w in waiting]
+            left = [
+                PendingCall(PausedCall(w.place, w.call, begun=w.begun, held=w.held), BY_CALLER, reason) for w in waiting
+            ]
             items = [PausedCalls(BY_CALLER, reason), *left]
         else:
             # The calls that started early are already counted.

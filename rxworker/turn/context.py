@@ -142,6 +142,7 @@ class HookInput(TypedDict):
     toolbox: Toolbox
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
     shared: SharedState
+    can_wait: NotRequired[bool]
 
 
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[Event]]
@@ -359,6 +360,7 @@ class RunContext(Struct, frozen=True, eq=False):
             toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
             shared=self.shared,
+            can_wait=journal.writer is not None and not self.parents,
         )
 
     @property

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
 from rxworker.events import BackgroundStart, PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
-from rxworker.events.pause import CLIENT_TOOL, NESTED, QUESTION, UNTIL
+from rxworker.events.pause import CLIENT_TOOL, UNTIL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, Finish, HookContext, HookPoint, Hooks, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.operator import ContextOperator
@@ -267,7 +267,13 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
                 wait = partial(PendingCall, hook=item.hook, reason=item.reason)
                 agreed = [_spared(self._hooks, wait(one)) for one in allowed]
                 # No hook has seen the others.
-                self._end([*agreed, item, *[wait(PausedCall(one.place, one.call, begun=one.begun)) for one in rest]])
+                self._end(
+                    [
+                        *agreed,
+                        item,
+                        *[wait(PausedCall(one.place, one.call, begun=one.begun, held=one.held)) for one in rest],
+                    ]
+                )
                 return
             if item is not None:
                 allowed.append(item)
@@ -288,7 +294,8 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
                 return each
             return PendingCall(PausedCall(place, call, begun=each.begun), REQUIRES_APPROVAL, why, is_required=True)
         spared = frozenset(each.spared)
-        context = ToolCallContext(call=call, tool=tool, spared=spared, granted=granted, **scope.input_of(self._toolbox))
+        given = scope.input_of(self._toolbox)
+        context = ToolCallContext(call=call, tool=tool, spared=spared, granted=granted, held=each.held, **given)
         answer = await pass_through(ask, context)
         hook, allowed = context.hook, replace(each, call=context.call)
         match answer:
@@ -307,6 +314,10 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
             case Finish():
                 self._finish(hook, BEFORE)
                 return each
+            case Pause(reason=reason, begun=begun) if begun is not None:  # the hook itself runs again
+                agreed = tuple(numbered(context.reached))[:-1]
+                paused = PausedCall(place, context.call, agreed, each.is_approved, each.begun, begun)
+                return PendingCall(paused, UNTIL, reason)
             case Pause(reason=reason):
                 pass
             case HookContext():
@@ -426,7 +437,7 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
                 item = event
         elif type(item) is BackgroundStart:
             self._apart.add(item.background.place)  # the hooks run for the result, which comes later
-        elif type(item) is PendingCall and item.hook in (NESTED, QUESTION, UNTIL):
+        elif type(item) is PendingCall and item.has_begun:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before it began
         self._emit(item)
 

@@ -35,7 +35,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.events.pause import NO_PAUSE
+from rxworker.events.pause import NO_PAUSE, UNTIL
 from rxworker.hooks import Cancel, ContinueWithMessages, HookPoint, MessageSendContext, Pause, TurnEndContext
 from rxworker.hooks.registry import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
@@ -416,6 +416,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             since=context.since,
             called=tuple(context.called),
             spared=frozenset(scope.pause.spared),
+            held=scope.pause.held,
             **context.hook_input(scope.variables),
         )
         verdict = await pass_through(context.worker.hooks.operator(TURN_END, emit), hook_context)
@@ -425,6 +426,9 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
             emit(TurnStop())
+        case Pause(reason=reason, begun=begun) if begun is not None:  # the hook itself runs again
+            emit(TurnStop())
+            emit(RunPause(PauseState(UNTIL, (), (), reason, spared=reached[:-1], held=begun)))
         case Pause(reason=reason):
             emit(TurnStop())
             emit(RunPause(PauseState(hook, (), (), reason, spared=reached)))

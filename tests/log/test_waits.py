@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from rxworker import Approve, Deny, Finished, Worker, tool, worker_tool
-from rxworker.errors import CommandConflictError, ConfigurationError, LogError, RunStatusError
+from rxworker import Approve, Deny, Finished, Worker, hook, tool, worker_tool
+from rxworker.errors import CommandConflictError, ConfigurationError, HookError, LogError, RunStatusError
 from rxworker.events.pause import UNTIL
+from rxworker.hooks import HookContext
 from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog, recover
 from rxworker.log.recover import RunSource
 from rxworker.log.store import Store
@@ -237,6 +238,82 @@ async def test_runs_inside_wait_each_for_its_own() -> None:
             replica = await end_of_last(log, f"{run.id}~3")
         assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [[None]])
         assert replica.state.conversation.messages[-1].text == "All are sent."
+
+
+class Desk:
+    """A worker whose hooks wait before a call or at the end of a turn, with what they have seen."""
+
+    def __init__(self, point: str, **wait: Any) -> None:
+        self.seen: list[object] = []
+
+        @hook(point, name="first")
+        def first(_: HookContext) -> None:
+            self.seen.append("first")
+
+        @hook(point, name="waits")
+        async def waits(context: HookContext) -> None:
+            await context.until(0.001)
+            self.seen.append(await context.until(**wait))
+
+        @hook(point, name="last")
+        def last(_: HookContext) -> None:
+            self.seen.append("last")
+
+        @tool
+        async def look() -> str:
+            self.seen.append("look")
+            return "seen"
+
+        self.parts: dict[str, Any] = {"tools": [look], "hooks": [first, waits, last]}
+
+    def __call__(self, _: RunInfo) -> Worker:
+        return Worker(ScriptedModel(["Done."]), **self.parts)
+
+
+AROUND = {
+    "before_tool_call": ["first", {"euros": 5}, "last", "look"],
+    "on_turn_end": ["look", "first", {"euros": 5}, "last"],
+}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("point", AROUND)
+async def test_a_hook_that_waits_runs_again_and_those_before_it_do_not(point: str, is_killed: bool) -> None:
+    desk = Desk(point, at=HOUR, signal="paid")
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts)
+        run = worker.run("Look.")
+        paused = await pause_of(run)
+        info = await log.existing(run.id)
+        assert (paused.hook, paused.reason[:32]) == (UNTIL, "waits waits for the signal paid,")
+        assert (info.row.due > time.time(), info.row.awaits, paused.pause.required) == (True, True, ())
+        await log.signal(run.id, "paid", {"euros": 5})
+        if is_killed:  # after the first record of the run that resumes it
+            async with RunSource(log) as source:
+                assert await source.take(wait=False)
+            resumed = await worker.recover(run.id).started()
+            await asyncio.wait([resumed.hand_over(seconds=0.0)])
+        async with working(log, desk):
+            await end_of_last(log, resumed_id(run.id))
+        # What the end of a turn has decided is not stored, so that a process that recovers the run runs all hooks.
+        again = ["first"] if is_killed and point == "on_turn_end" else []
+        at = AROUND[point].index("first")
+        assert desk.seen == [*AROUND[point][:at], *again, *AROUND[point][at:]]
+
+
+async def test_a_hook_waits_for_a_moment_and_at_two_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("on_turn_end", at=HOUR)
+    async with MemoryLog() as log:
+        run = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
+        await pause_of(run)
+        set_clock(monkeypatch, HOUR + 1)
+        async with working(log, desk):
+            await end_of_last(log, resumed_id(run.id))
+        assert desk.seen == ["look", "first", None, "last"]
+        for point in ("on_message_send", "after_tool_call"):
+            desk = Desk(point, at=HOUR)
+            with pytest.raises(HookError, match="a hook can wait at"):
+                await Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
 
 
 @pytest.mark.parametrize("wait", [{}, {"signal": "paid"}, {"at": datetime(2027, 1, 1)}, {"at": -1.0}])
