@@ -14,6 +14,9 @@ from rxworker import Approve, Limits, Paused, Session, Worker, after_tool_call, 
 from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.events import BackgroundProgress, BackgroundStart, BackgroundStop, MessageAdd, Record, ToolStart, ToolStop
 from rxworker.hooks import Skip, ToolCallContext, ToolResultContext
+from rxworker.protocols.acp import AcpEncoder
+from rxworker.protocols.ag_ui import AgUiEncoder
+from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.run.run import Run
 from rxworker.run.virtual import run_in
 from rxworker.state import RunState, fold_run
@@ -469,5 +472,19 @@ def test_where_nothing_can_be_later_a_call_ends_as_usual() -> None:
         await run
         texts = [result.text for message in run.state.conversation.messages for result in message.tool_results]
         assert texts == ["at once; The tool failed: nothing here can deliver the result of this call later"]
+
+    played(worker, main)
+
+
+def test_each_protocol_shows_the_result() -> None:
+    worker = worker_of(call("slow", n=1), "I wait.", "Done.", tools=[slow()])
+
+    async def main() -> None:
+        run = worker.run("go")
+        records = [record async for record in run]
+        for encoder in (AgUiEncoder("thread", run.id), UiMessageEncoder(), AcpEncoder("session")):
+            shown = [str(each) for record in records for each in encoder.feed(record)]
+            assert any("slow 1" in each for each in shown), encoder
+            assert any("goes on in the background" in each for each in shown), encoder
 
     played(worker, main)

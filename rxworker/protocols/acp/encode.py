@@ -16,7 +16,16 @@ from typing import Any, TypeAlias
 from msgspec.structs import asdict, replace
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import BlockType, HookMessage, LimitReached, MessageAdd, Record, RunResume, RunStart
+from rxworker.events import (
+    BackgroundStop,
+    BlockType,
+    HookMessage,
+    LimitReached,
+    MessageAdd,
+    Record,
+    RunResume,
+    RunStart,
+)
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Content, Document, Image, Json, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
@@ -320,8 +329,11 @@ class AcpEncoder(RecordEncoder[wire.Update]):
             if change.is_placeholder:
                 return
             yield self._described(name, change.call or ToolCall(name, result.name, {}))
+        yield self._answered(name, result)
+
+    def _answered(self, name: str, result: ToolResult) -> wire.CallUpdate:
         output = [wire.CallContent(block) for block in result_blocks(result)]
-        yield wire.CallUpdate(
+        return wire.CallUpdate(
             name,
             status="failed" if result.is_error else "completed",
             content=[*self._content.pop(name, ()), *output],
@@ -354,6 +366,8 @@ class AcpEncoder(RecordEncoder[wire.Update]):
             case MessageAdd(messages=messages, source=source):
                 if self._shows_user and source in FROM_USER and not record.path:
                     yield from self._user(messages, record)
+            case BackgroundStop(result=result) if result.tool_use_id in self._known:
+                yield self._answered(result.tool_use_id, result)  # in place of its placeholder
             case HookMessage(level="message" | "system", content=content) if content:
                 yield wire.AgentChunk(wire.TextContent(content), name)
             case LimitReached(limit=limit) if not record.path:

@@ -232,6 +232,33 @@ async def cut_off() -> Run[object]:
     return run
 
 
+async def in_background() -> Run[object]:
+    @tool(background=True)
+    async def slow(context: ToolContext) -> str:
+        """Take a while."""
+        await asyncio.sleep(0)
+        context.progress("half")
+        await asyncio.sleep(0.01)
+        return "slow"
+
+    return Worker(
+        ScriptedModel([call("slow") + call("look", where="here"), "I wait.", "Now."]), tools=[slow, look]
+    ).run("Go")
+
+
+async def in_background_of_a_paused_run() -> Run[object]:
+    @tool(at_end="wake")
+    async def order(context: ToolContext) -> str:
+        """Order."""
+        context.later()
+
+    worker = Worker(ScriptedModel([call("order"), "It is ordered.", "It is here."]), tools=[order])
+    run = worker.run("Go")
+    await run
+    run.deliver("call_1_1", "a parcel")
+    return worker.resume()
+
+
 async def odd_text() -> Run[object]:
     text = "<img src=x onerror=alert(1)>\n\u2028 \U0001f600 \x00 e\u0301 </script>"
     return Worker(ScriptedModel([say(text, chunk=1)])).run("<b>Go</b>")
@@ -239,7 +266,7 @@ async def odd_text() -> Run[object]:
 
 RUNS: list[Callable[[], Awaitable[Run[object]]]] = [
     plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, shortened, paused, approved, denied,
-    cancelled, second, spoken_into, cut_off, odd_text,
+    cancelled, second, spoken_into, cut_off, in_background, in_background_of_a_paused_run, odd_text,
 ]  # fmt: skip
 
 

@@ -69,7 +69,7 @@ export const words = {
   message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link", branch: "Show version {n} of {count}", first: "This is the first version", last: "This is the last version" },
   code: { draw: "Draw", diagram: "Diagram", notDrawn: "Not drawn: {error}", noAnswer: "the diagram was not loaded, or took too long", title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
   call: {
-    tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted",
+    tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted", background: "in the background",
     verdict: "{verdict} by {hook}", verdictWhy: "{verdict} by {hook}: {reason}",
     writing: "being written", waiting: "waiting", running: "running", paused: "waiting for you", done: "done", failed: "failed",
     skipped: "not run", stopped: "stopped", cut: "cut off", "not run": "not run", provider: "run by the provider",

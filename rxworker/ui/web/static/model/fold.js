@@ -5,7 +5,7 @@
 // already folded changes nothing. Records may cover several others (`covers`), and belong to nested runs (`path`).
 // The same records give the same conversation, numbers and status as `fold_run` in Python; a test checks that the two agree.
 
-import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
+import { addMessage, backgroundStart, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
 import { addUsage, lastCall, makeMessage, makeNote, makeSpan, newResponse, newScope, newUsage, put, scopeAt } from "./run_state.js";
 import { bytesOf, MESSAGE_TOKENS, tokensIn } from "./estimate.js";
 import { fill, words } from "./language.js";
@@ -212,6 +212,7 @@ function runStart(run, scope, event) {
 function runResume(run, scope, event, record) {
   talk(run, scope, event.conversation);
   for (const [call, { input }] of waiting(scope, event.pause)) Object.assign(call, { edited: !isSame(call.input, input), input });
+  for (const background of event.background ?? []) backgroundStart(run, scope, { background });
   if (scope.depth > 0) return;
   Object.assign(run, { status: "running", turns: event.turns ?? 0, turnsBefore: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
   scope.spent = { ...newUsage(), ...event.usage };

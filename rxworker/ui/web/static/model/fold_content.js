@@ -210,6 +210,30 @@ function toolOutput(run, scope, event) {
   run.changed.add(call);
 }
 
+// The result of a call in the background comes as a message. Until then the call shows what it reports, beside its placeholder.
+export function backgroundStart(run, scope, { background: { id, call } }) {
+  const shown = callFor(run, scope, call.id, call.name, notEnded);
+  shown.background = true;
+  scope.background.set(id, shown);
+  run.changed.add(shown);
+}
+
+function backgroundProgress(run, scope, { id, progress }) {
+  const call = scope.background.get(id);
+  if (!call) return;
+  call.progress = typeof progress === "string" ? progress : JSON.stringify(progress);
+  call.steps += 1;
+  run.changed.add(call);
+}
+
+function backgroundStop(run, scope, event) {
+  const call = scope.background.get(event.id);
+  if (!call) return;
+  Object.assign(call, { background: false, seconds: event.seconds ?? 0 });
+  scope.background.delete(event.id);
+  run.changed.add(call);
+}
+
 function answer(call, result) {
   call.scope.context += resultTokens(result.content);
   call.result = resultText(result.content ?? "");
@@ -263,10 +287,14 @@ export function closeCalls(run, scope, time) {
     for (const call of calls) {
       if (call.state === "running") Object.assign(call, { state: "stopped", to: time });
       else if (call.state === "waiting" || call.state === "paused") call.state = "not run";
+      else if (call.background) call.background = false;
       else continue;
       run.changed.add(call);
     }
   }
 }
 
-export const TOOL_STEPS = { tool_start: toolStart, tool_progress: toolProgress, tool_stop: toolStop, tool_output: toolOutput, message_add: messageAdd };
+export const TOOL_STEPS = {
+  tool_start: toolStart, tool_progress: toolProgress, tool_stop: toolStop, tool_output: toolOutput, message_add: messageAdd,
+  background_start: backgroundStart, background_progress: backgroundProgress, background_stop: backgroundStop,
+};

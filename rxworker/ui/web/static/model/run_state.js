@@ -28,7 +28,7 @@ export function makeCall(scope, id, name, fields = {}) {
   return item("call", scope, {
     id, name, state: "writing", pieces: [], size: 0, input: undefined, edited: false, index: null, choice: 0, phase: "open",
     writtenFrom: null, writtenTo: null, from: null, to: null, seconds: null,
-    progress: "", steps: 0, inner: null, result: null, parts: null, isError: false, verdicts: [], turn: 0, reason: "", type: "tool_use", ...fields,
+    progress: "", background: false, steps: 0, inner: null, result: null, parts: null, isError: false, verdicts: [], turn: 0, reason: "", type: "tool_use", ...fields,
   });
 }
 
@@ -124,6 +124,7 @@ export function newScope(path, parent) {
   return {
     path, parent, depth: path.length, items: [],
     open: new Map(), // blocks and calls that are being written, by index
+    background: new Map(), // the calls in the background, by their ids there
     calls: new Map(), // every call by its id; a provider may give two calls the same id
     attempt: [], // items of the current attempt, to be marked if it is retracted
     trouble: null, // the error or limit without a consequence so far

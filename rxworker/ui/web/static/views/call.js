@@ -9,6 +9,7 @@ import { ResultView } from "./result.js";
 
 function wordOf(call) {
   if (call.retracted) return words.call.retracted;
+  if (call.background) return words.call.background;
   const word = words.call[call.state] ?? call.state;
   const took = call.seconds ?? (call.to !== null && call.from !== null ? call.to - call.from : null);
   return took >= 0.05 && (call.state === "done" || call.state === "failed") ? fill(words.call.in, { word, seconds: seconds(took) }) : word;
@@ -41,11 +42,11 @@ export class CallView {
     const { call } = this;
     setText(this.name, call.name || words.call.tool);
     setText(this.word, wordOf(call));
-    setData(this.node, "state", call.retracted ? "retracted" : call.isError ? "failed" : call.state);
+    setData(this.node, "state", call.retracted ? "retracted" : call.isError ? "failed" : call.background ? "running" : call.state);
     this.node.classList.toggle("retracted", call.retracted);
     if (call.input === undefined) this.write();
     else this.settle();
-    show(this.progress, call.state === "running" && call.progress !== "");
+    show(this.progress, (call.state === "running" || call.background) && call.progress !== "");
     setText(this.progress, call.progress);
     this.conclude();
     const verdicts = `${call.verdicts.length} ${call.result === null}`;
