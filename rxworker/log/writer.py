@@ -92,7 +92,7 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
 # After these the results of the turn are in the conversation, or nothing comes of them.
 _SEEN = frozenset({events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort})
-_NOTED = frozenset({events.ToolStart, events.ToolProgress})
+_NOTED = frozenset({events.ToolStart, events.ToolProgress, events.BackgroundProgress})
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
@@ -147,7 +147,7 @@ class RunWriter:
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
         self._unseen = dict(held or {})
-        self._noted: dict[tuple[type[events.Event], int], Private] = {}  # of calls, for their next event of a type
+        self._noted: dict[tuple[type[events.Event], int | str], Private] = {}  # for the next event of a call
         self._loop = asyncio.get_running_loop()
         self._pending: list[events.Record] = []
         self._outstanding = 0  # records that are not stored yet
@@ -212,9 +212,10 @@ class RunWriter:
         """Store with the next `ToolStart` of this place which hooks agreed, and whether a person approved the call."""
         self._noted[events.ToolStart, place] = Private(agreed=tuple(agreed), approved=approved)
 
-    def keep_state(self, place: int, state: Json) -> None:
-        """Store with the next `ToolProgress` of this place with what its tool goes on."""
-        self._noted[events.ToolProgress, place] = Private(kept=state)
+    def keep_state(self, call: int | str, state: Json) -> None:
+        """Store with the next progress of the call of a place, or of an id in the background, with what it goes on."""
+        kind = events.ToolProgress if isinstance(call, int) else events.BackgroundProgress
+        self._noted[kind, call] = Private(kept=state)
 
     def keep_answers(self, answered: Mapping[int, ToolResult]) -> None:
         """Store results that a person has given with the first record of the run, until their calls have ended."""
@@ -232,7 +233,8 @@ class RunWriter:
         self._outstanding += record.covers
         event: Any = record.event
         if self._noted and event.__class__ in _NOTED and not record.path:
-            private = self._noted.pop((event.__class__, event.place), None)
+            call = event.id if event.__class__ is events.BackgroundProgress else event.place
+            private = self._noted.pop((event.__class__, call), None)
             if private is not None:
                 self._private[record.seq] = private
         if self._unseen and not record.path:

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
+    BackgroundProgress,
+    BackgroundStart,
     CommandTaken,
     Event,
     Fork,
@@ -52,7 +54,8 @@ class LoadedRun(Struct, frozen=True):
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
-        kept: With what the tool of a running call goes on, by the number of its start.
+        kept: With what the tool of a running call goes on, by the number of its start; of one in the background by its
+            id there.
         copied: The number of the last record that was copied from another run; 0 for none.
         tools: The digests of its tools, by their names.
         foreign: The number of the last record that was copied or imported. Permissions up to it are those of another
@@ -69,7 +72,7 @@ class LoadedRun(Struct, frozen=True):
     called: list[str]
     taken: frozenset[int]
     agreed: dict[int, Private]
-    kept: dict[int, Json]
+    kept: dict[int | str, Json]
     copied: int
     tools: dict[str, str]
     foreign: int
@@ -100,13 +103,17 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     unseen: dict[int, ToolResult] = {}
     agreed: dict[int, Private] = {}
     starts: dict[int, int] = {}
-    kept: dict[int, Json] = {}
+    kept: dict[int | str, Json] = {}
     for entry, record in zip(entries, records, strict=True):
         event = record.event
         if isinstance(event, TurnStart) and not record.path:
             unseen.clear()
         if isinstance(event, ToolStart) and not record.path:
             starts[event.place] = record.seq
+        if isinstance(event, BackgroundStart) and not record.path:
+            place = starts.get(event.background.place, 0)
+            if place in kept:  # before it went there
+                kept.setdefault(event.background.id, kept[place])
         private = private_of(entry, run_id)
         if private is None:
             continue
@@ -119,6 +126,8 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
             agreed[entry.last] = private
         if private.kept is not None and isinstance(event, ToolProgress) and not record.path:
             kept[starts.get(event.place, 0)] = private.kept
+        if private.kept is not None and isinstance(event, BackgroundProgress) and not record.path:
+            kept[event.id] = private.kept
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
     foreign = max(copied, 0 if row is None else row.imported)

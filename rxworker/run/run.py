@@ -159,6 +159,7 @@ class Run(Generic[T_co]):
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
+                background.kept, background.is_foreign = stored.run.kept, stored.run.foreign >= stored.run.state.seq
         output = begin.output
         options = context.options
         if output is not None:

@@ -103,7 +103,8 @@ class CallScope(Struct, frozen=True):
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends
             the run.
-        keep: Stores with the next progress of the call of a place how that call goes on.
+        keep: Stores with the next progress of the call of a place, or of one with an id in the background, how that
+            call goes on.
         is_left: Returns whether another process goes on with the calls.
         can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a
             `ToolStop`.
@@ -119,7 +120,7 @@ class CallScope(Struct, frozen=True):
     shared: SharedState | None = None
     relay: Forwarder = ignore_record
     barrier: Callable[[], Awaitable[None]] | None = None
-    keep: Callable[[int, Json], None] | None = None
+    keep: Callable[[int | str, Json], None] | None = None
     is_left: Callable[[], bool] | None = None
     can_ask: bool = False
     can_wait: bool = False
@@ -254,9 +255,9 @@ class _Line(ToolContext):
         return is_left is not None and is_left()
 
     async def keep(self, state: Json, progress: object = None) -> None:
-        scope = self._running.scope
-        if scope.keep is not None and self._running.background is None:
-            scope.keep(self._running.each.place, state)
+        scope, background = self._running.scope, self._running.background
+        if scope.keep is not None:
+            scope.keep(self._running.each.place if background is None else background.id, state)
         self.progress(progress)
         if scope.barrier is not None:
             await scope.barrier()

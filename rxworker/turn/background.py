@@ -10,6 +10,7 @@ to the run that resumes it. The tasks of a paused run go on, and the run that re
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from rxworker.events.pause import BackgroundCall
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in
 from rxworker.log.values import DeliveredResult
-from rxworker.messages import ToolResult
+from rxworker.messages import Json, ToolResult
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
@@ -52,6 +53,8 @@ class Background(Struct, eq=False, weakref=True):
         changed: Set when something comes, while the run waits for it.
         is_stopping: Whether the run is to end after its turn.
         is_carried: Whether the run begins with calls in the background.
+        is_foreign: Whether these were begun in another run, so that no hook and no person has agreed to them.
+        kept: With what the tools of these go on, by their ids.
         heir: That of the run which has adopted the calls.
     """
 
@@ -62,6 +65,8 @@ class Background(Struct, eq=False, weakref=True):
     changed: asyncio.Event | None = None
     is_stopping: bool = False
     is_carried: bool = False
+    is_foreign: bool = False
+    kept: Mapping[int | str, Json] = {}
     heir: Background | None = None
 
     def begin(self, hooks: Hooks, running: RunningCall, is_delivered: bool) -> BackgroundCall:
@@ -85,7 +90,7 @@ class Background(Struct, eq=False, weakref=True):
         if running.line is not None:
             running.line.can_ask = False
         running.emit = partial(self._report, background.id)
-        running.task.add_done_callback(partial(_done, running))
+        running.task.add_done_callback(partial(self._done, running))
 
     def _report(self, id: str, event: ToolEvent | BackgroundProgress) -> None:  # noqa: A002 - what it is
         journal = self.journal
@@ -104,6 +109,19 @@ class Background(Struct, eq=False, weakref=True):
             self.deliver(DeliveredResult(id, result.content, event.is_error, event.seconds))
         elif journal is not None and journal.state.status == "running" and not isinstance(event, ToolStart):
             journal.emit(event)
+
+    def _done(self, running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
+        """Report the end of a call that has not reported it: its tool has cancelled itself, or an interrupt ends it.
+
+        A task that the end of its loop or of its run cancels has no result: the effect of its tool decides.
+        """
+        owner = self if self.heir is None else self.heir
+        if not task.cancelled() and task.exception() is None:
+            return
+        if owner.journal is not None and owner.journal.state.status == "running":
+            call = running.each.call
+            result = ToolResult(call.id, "The tool cancelled itself.", is_error=True, name=call.name)
+            asyncio.get_running_loop().call_soon(running.report, ToolStop(result))  # unless the run ends now
 
     def deliver(self, delivery: DeliveredResult) -> None:
         """The result of a call in the background has come, in this process. With a log, the first one counts."""
@@ -147,10 +165,3 @@ class Background(Struct, eq=False, weakref=True):
         for each in running:
             each.is_wanted = False
         await stop_all([each.task for each in running])
-
-
-def _done(running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
-    """Report the end of a call that has not reported it: its tool has cancelled itself, or an interrupt ends it."""
-    if task.cancelled() or task.exception() is not None:
-        call = running.each.call
-        running.report(ToolStop(ToolResult(call.id, "The tool cancelled itself.", is_error=True, name=call.name)))

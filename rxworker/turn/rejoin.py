@@ -25,7 +25,7 @@ from rxworker.events import (
     ToolOutput,
     TurnStop,
 )
-from rxworker.events.pause import BACKGROUND, NO_PAUSE, BackgroundCall
+from rxworker.events.pause import BACKGROUND, NO_PAUSE, BackgroundCall, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.log.values import DeliveredResult
@@ -49,7 +49,7 @@ AFTER, BEFORE = HookPoint.AFTER_TOOL_CALL, HookPoint.BEFORE_TOOL_CALL
 ENDED = "This call was cancelled: the run ended before it had a result."
 LOST = "The process that ran this call ended before it. Whether it had an effect is not known."
 HAS_RESULT = "the call has its result already"
-OTHER_HOOKS = "this process has other hooks than those that had agreed to the call"
+OTHER_HOOKS = "The hooks of this process have not agreed to the call."
 
 
 def result_message(each: BackgroundCall, result: ToolResult) -> Message:
@@ -157,6 +157,8 @@ async def ends_turn(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
             return True
         else:
             return False
+    if scope.finished_by:
+        return False
     emit(TurnStop())
     return True
 
@@ -208,10 +210,11 @@ async def take_up(context: RunContext) -> None:
         if each.is_delivered or has_come or each.id in background.calls:
             continue
         call, tool = each.call, context.worker.tools.get(each.call.name)
-        if tuple(names_in(context.worker.hooks.orders[BEFORE])) != each.agreed:
-            found = Unknown(OTHER_HOOKS)
-        else:
-            found = Unknown(each.reason) if each.reason else await in_doubt(tool, call, each.key)
+        hooks = tuple(names_in(context.worker.hooks.orders[BEFORE]))
+        if each.reason or background.is_foreign or hooks != each.agreed:
+            found = Unknown(each.reason or OTHER_HOOKS)
+        else:  # one that has kept with what it goes on is called with that
+            found = NotDone() if each.id in background.kept else await in_doubt(tool, call, each.key)
         if isinstance(found, NotDone) and tool is not None:
             _run_again(context, each, tool)
         elif isinstance(found, Done):
@@ -231,7 +234,10 @@ async def take_up(context: RunContext) -> None:
 def _run_again(context: RunContext, each: BackgroundCall, tool: Tool) -> None:
     """Make a call again, in the background, with the same key."""
     shared = hook_scope(context, TurnScope(variables=context.variables))
-    running = RunningCall(PausedCall(each.place, each.call), replace(shared, key=each.key.rsplit("/", 2)[0]))
+    kept = context.background.kept
+    begun = Begun(kept[each.id]) if each.id in kept else None
+    shared = replace(shared, key=each.key.rsplit("/", 2)[0])
+    running = RunningCall(PausedCall(each.place, each.call, begun=begun), shared)
     running.tool, running.background = tool, each
     running.task = shared.start_task(run_at(Limiter(1), context.worker.tools, running))
     context.background.follow(each, running)

@@ -373,13 +373,7 @@ def decide(turn: Turn) -> Observable[Event]:
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     emit, journal = emitter.emit, context.journal
     if scope.finished_by:
-        is_over = not await _delivers(context, scope, emit)
-        if is_over and journal.state.background:
-            await cancel_calls(context, emit)
-            is_over = not await _delivers(context, scope, emit)
-        emit(TurnStop())
-        if is_over:
-            emit(RunStop())
+        await _finish(context, scope, emit)
         return
     if scope.is_cut:
         if not context.mailbox.deliver(emit) and journal.state.response is not None:
@@ -402,8 +396,12 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     if context.mailbox.waiting and context.mailbox.deliver(emit):
         emit(TurnStop())
         return
-    if state.background and await ends_turn(context, scope, emit):
-        return
+    if state.background:
+        if await ends_turn(context, scope, emit):
+            return
+        if scope.finished_by:  # by a hook for a result that has joined
+            await _finish(context, scope, emit)
+            return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
     if complaint is not None:
         emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
@@ -445,6 +443,17 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
                 emit(RunStop())
             else:
                 context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
+
+
+async def _finish(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+    """Stop the run, which a hook has finished, unless something came that the model has not read."""
+    is_over = not await _delivers(context, scope, emit)
+    if is_over and context.journal.state.background:
+        await cancel_calls(context, emit)
+        is_over = not await _delivers(context, scope, emit)
+    emit(TurnStop())
+    if is_over:
+        emit(RunStop())
 
 
 async def _delivers(context: RunContext, scope: TurnScope, emit: Emit) -> bool:

@@ -33,7 +33,7 @@ from rxworker.errors import (
     RunStatusError,
 )
 from rxworker.events import Record
-from rxworker.events.pause import Begun, outline
+from rxworker.events.pause import AtEnd, Begun, outline
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.values import OPEN, decisions_in, nested_id, resumed_id
@@ -114,6 +114,8 @@ def worker_tool(
     timeout: float | None = None,
     effect: Effect = "write",
     requires_approval: bool = False,
+    background: bool | float = False,
+    at_end: AtEnd = "wait",
 ) -> WorkerTool:
     """Make a tool of a worker: a call gives it a task, and its answer is the result.
 
@@ -131,6 +133,8 @@ def worker_tool(
         timeout: Seconds until a call is given up.
         effect: Its effect; see ``@tool``.
         requires_approval: Whether a person must approve each call.
+        background: Whether its calls go on in the background; see ``@tool``. There its run cannot wait for a person.
+        at_end: As for ``@tool``.
 
     Raises:
         ConfigurationError: The worker or the name is invalid.
@@ -152,7 +156,7 @@ def worker_tool(
         "additionalProperties": False,
     }
     meta = ToolMeta(check_name(name), description, schema)
-    policy = ToolPolicy(timeout, effect, requires_approval=requires_approval)
+    policy = ToolPolicy(timeout, effect, requires_approval=requires_approval, background=background, at_end=at_end)
     return WorkerTool(worker, meta, check_policy(policy))
 
 

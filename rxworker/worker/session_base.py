@@ -424,7 +424,7 @@ class SessionBase:
         self.paused = result if isinstance(result, Paused) else None
         self._paused_output = None if self.paused is None else context.output
         background = context.background
-        is_kept = self.paused is not None and bool(background.calls or background.arrived)
+        is_kept = self.paused is not None and bool(state.background)
         if is_kept and writer is not None:
             writer.log.in_background[context.journal.run_id] = background
         self._background = (context.journal.run_id, background) if is_kept and writer is None else None

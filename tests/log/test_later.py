@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Approve, Session, Worker, tool, worker_tool
+from rxworker import Approve, Session, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import CommandConflictError, LogError
 from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
+from rxworker.hooks import ToolCallContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource
@@ -350,3 +351,62 @@ async def test_a_fork_does_not_make_a_call_again_without_its_hooks() -> None:
         assert "forked" in joined(fork.state)[0]
         bench.may_end.set()
         await run
+
+
+async def test_a_tool_that_has_kept_its_state_goes_on_with_that_in_the_background() -> None:
+    seen: list[object] = []
+    kept = asyncio.Event()
+
+    @tool(background=True)
+    async def job(context: ToolContext) -> str:
+        seen.append(None if context.begun is None else context.begun.state)
+        if context.begun is None:
+            await context.keep({"job": 7}, "submitted")
+            kept.set()
+            await asyncio.Event().wait()
+        return "the job is done"
+
+    replies = [call("job"), *REPLIES[1:]]
+    async with MemoryLog() as log:
+        run = Worker(ByTurn(replies), tools=[job], log=log).run("go")
+        await kept.wait()
+        left = await copy_of(log, run.id)
+        again = Worker(ByTurn(replies), tools=[job], log=left).recover(run.id)
+        await again
+        assert joined(again.state) == ["the job is done"]
+        assert seen == [None, {"job": 7}]
+        assert "job': 7" not in str([record.event for record in again._journal.hub.history.records(0)])
+        await run.cancel()
+
+
+async def test_a_process_with_other_hooks_does_not_make_a_call_again() -> None:
+    @before_tool_call
+    def look(context: ToolCallContext) -> None:
+        pass
+
+    async with MemoryLog() as log:
+        bench = Bench(effect="idempotent")
+        run = bench.worker(log).run("go")
+        await reached(run, TurnStop)
+        await run.barrier()
+        left = await copy_of(log, run.id)
+        bench.may_end.set()
+        await run
+    other = Bench(effect="idempotent")
+    again = other.worker(left, hooks=[look], on_unknown="tell_model").recover(run.id)
+    await again
+    assert other.keys == []
+    assert "have not agreed" in joined(again.state)[0]
+
+
+async def test_a_run_that_is_handed_over_goes_on_with_its_calls_elsewhere() -> None:
+    async with MemoryLog() as log:
+        bench, other = Bench(effect="idempotent"), Bench(effect="idempotent")
+        run = bench.worker(log).run("go")
+        await reached(run, TurnStop)
+        await run.hand_over()
+        other.may_end.set()
+        again = other.worker(log).recover(run.id)
+        await again
+        assert joined(again.state) == ["slow 1"]
+        assert bench.keys == other.keys

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 from reactivex.scheduler import VirtualTimeScheduler
 
-from rxworker import Approve, Limits, Paused, Session, Worker, after_tool_call, before_tool_call, tool
+from rxworker import Approve, Limits, Paused, Session, Worker, after_tool_call, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.events import BackgroundProgress, BackgroundStart, BackgroundStop, MessageAdd, Record, ToolStart, ToolStop
-from rxworker.hooks import Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks import Finish, Skip, ToolCallContext, ToolResultContext
+from rxworker.log import EventLog, MemoryLog
 from rxworker.protocols.acp import AcpEncoder
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
@@ -22,7 +23,10 @@ from rxworker.run.virtual import run_in
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import ToolContext
+from rxworker.tools.base import Effect
 from rxworker.tools.function import FunctionTool
+from rxworker.worker import load_paused, save_paused
+from tests.pauses import pause_of
 
 T = TypeVar("T")
 Tools: TypeAlias = "list[FunctionTool[..., Any]]"
@@ -66,7 +70,8 @@ async def _await(main: Callable[[], Awaitable[T]]) -> T:
 
 
 def worker_of(*replies: Any, tools: Any, **settings: Any) -> Worker:
-    return Worker(ScriptedModel(list(replies)), tools=list(tools), scheduler=VirtualTimeScheduler(), **settings)
+    settings.setdefault("scheduler", VirtualTimeScheduler())
+    return Worker(ScriptedModel(list(replies)), tools=list(tools), **settings)
 
 
 def seconds() -> float:
@@ -488,3 +493,71 @@ def test_each_protocol_shows_the_result() -> None:
             assert any("goes on in the background" in each for each in shown), encoder
 
     played(worker, main)
+
+
+@pytest.mark.parametrize("effect", ["pure", "write"])
+def test_a_saved_run_goes_on_with_its_calls_in_another_process(effect: Effect) -> None:
+    scheduler = VirtualTimeScheduler()
+    tools = [slow(effect=effect), pay]
+    first = worker_of(call("slow", n=1), call("pay"), tools=tools, scheduler=scheduler)
+    other = worker_of("Paid.", "Done.", tools=tools, scheduler=scheduler)
+
+    async def main() -> None:
+        run = other.resume(load_paused(save_paused(await pause_of(first.run("go")))))
+        result = await run
+        if effect == "write":
+            assert isinstance(result, Paused)
+            assert "Whether it had an effect is not known" in result.reason
+            run.deliver("call_1_1", "by hand")
+            run = other.resume()
+            await run
+        assert joined(run.state) == ["slow 1" if effect == "pure" else "by hand"]
+
+    played(first, main)
+
+
+def test_a_hook_finishes_the_run_at_a_result_that_joins() -> None:
+    @after_tool_call
+    def finish(context: ToolResultContext) -> Finish:
+        return Finish(final=True)
+
+    worker = worker_of(call("slow", n=1) + call("slow", n=2), "I wait.", "Done.", tools=[slow()], hooks=[finish])
+
+    async def main() -> None:
+        run = worker.run("go")
+        await watched(run)
+        assert joined(run.state) == ["slow 1"]
+        assert not run.state.background
+        assert seconds() == 60
+
+    played(worker, main)
+
+
+def test_a_worker_in_the_background_goes_on_while_the_run_is_paused() -> None:
+    inner = Worker(ScriptedModel([call("slow", n=1), "Inner."]), tools=[slow(background=False)])
+    sub = worker_tool(inner, name="sub", description="Work.", background=True)
+    worker = worker_of(call("sub", task="x"), call("pay"), "Paid.", "Done.", tools=[sub, pay])
+
+    async def main() -> None:
+        paused = await pause_of(worker.run("go"))
+        await asyncio.sleep(30)
+        run = worker.resume(paused)
+        await watched(run)
+        assert joined(run.state) == ["Inner."]
+        assert seconds() == 60
+
+    played(worker, main)
+
+
+def test_the_end_of_the_loop_gives_a_call_no_result() -> None:
+    async def main() -> EventLog:
+        log = MemoryLog()
+        worker = Worker(ScriptedModel([call("slow", n=1), call("pay")]), tools=[slow(), pay], log=log)
+        await worker.run("go")
+        return log
+
+    async def sent(log: EventLog) -> int:
+        return sum([len(await log.sent(info.run_id)) for info in await log.list()])
+
+    log = asyncio.run(main())
+    assert asyncio.run(sent(log)) == 0
