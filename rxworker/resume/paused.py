@@ -244,10 +244,11 @@ def resume_turn(
     _check_shown(paused)
     pause, added, pending = paused.pause, given.add, PendingCalls.of(paused.pause)
     decided = decide(pending, given.decisions)
+    by_call = _by_call(pause, decided)
     if paused.is_foreign:
         pause = replace(pause, calls=tuple(map(_not_agreed, pause.calls)))
     reached, pauser = _spared(pause, hooks)
-    calls, answered, denied = _decided(pause, decided, reached, pauser, tools)
+    calls, answered, denied = _decided(pause, by_call, reached, pauser, tools)
     # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation
     # does not have yet come first.
     is_between = not pause.calls and not pause.refused
@@ -281,16 +282,28 @@ def resume_turn(
 
 
 SparedHooks: TypeAlias = tuple[tuple[str, int], ...]
+DecidedCalls: TypeAlias = list[tuple[Decision | None, Sequence[Decision | None]]]
+
+
+def _by_call(pause: PauseState, decided: Sequence[Decision | None]) -> DecidedCalls:
+    """The decision about each call of the run itself, and those about the calls in the run that it waits with."""
+    found, at = DecidedCalls(), 0
+    for each in pause.calls:
+        own, end = decided[at], at + 1 + (0 if each.inner is None else len(each.inner.tree))
+        is_own = each.inner is None or isinstance(own, Deny | Answer)  # an approval of the call is that it goes on
+        found.append((own if is_own else None, decided[at + 1 : end]))
+        at = end
+    return found
 
 
 def _decided(
-    pause: PauseState, decided: Sequence[Decision | None], reached: SparedHooks, pauser: SparedHooks, tools: Toolbox
+    pause: PauseState, decided: DecidedCalls, reached: SparedHooks, pauser: SparedHooks, tools: Toolbox
 ) -> tuple[list[PausedCall], dict[int, ToolResult], dict[int, ToolResult]]:
     """The calls that go on; by their places the results that a person has given, and those of calls that are denied.
 
     Args:
         pause: The pause.
-        decided: The decision about each call.
+        decided: The decisions about each call.
         reached: The hooks that do not run again for the call that the run paused at.
         pauser: The hooks that do not run again for the others.
         tools: The tools.
@@ -298,13 +311,9 @@ def _decided(
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
-    at = 0
-    for index, each in enumerate(pause.calls):
-        begun, first = each.begun, at + 1
-        at = first if each.inner is None else first + len(each.inner.tree)
-        decision, inside = decided[first - 1], decided[first:at]
-        call, place = each.call, each.place
-        if begun is not None and each.inner is not None and not isinstance(decision, Deny | Answer):
+    for index, (each, (decision, inside)) in enumerate(zip(pause.calls, decided, strict=True)):
+        call, place, begun = each.call, each.place, each.begun
+        if begun is not None and each.inner is not None and decision is None:
             calls.append(replace(each, begun=_decided_inside(begun, each.inner, inside, tools.get(call.name))))
             continue
         if each.wait is not None and isinstance(decision, Approve):
@@ -349,7 +358,7 @@ def _decided_inside(begun: Begun, inner: PauseState, decided: Sequence[Decision 
         return begun  # it goes on waiting
     tools = getattr(tool, "inner_tools", None)
     if isinstance(tools, Toolbox):  # otherwise it is found out when that run resumes
-        _decided(inner, decided, (), (), tools)
+        _decided(inner, _by_call(inner, decided), (), (), tools)
     return replace(begun, decided=msgspec.to_builtins(decided))
 
 

@@ -181,13 +181,14 @@ def decide(paused: Paused[object], folder: Path) -> dict[str, Any]:
     """What a person would answer: whether a payment was made can be seen in the file."""
     done = [line.split()[1] for line in (folder / "effects").read_text().splitlines() if line.startswith("done")]
     decisions: dict[str, Any] = {}
-    for index, pending in enumerate(paused.pending):
-        if index in paused.pause.required and paused.hook == RECOVERY:
+    for node in paused.pause.tree:
+        pending = node.call
+        if node.needs_decision and node.hook == RECOVERY:
             with (folder / "asked").open("a") as file:
                 file.write(f"{pending.name}\n")
-            decisions[pending.id] = Answer("it was made") if pending.name in done else Approve()
+            decisions[node.name] = Answer("it was made") if pending.name in done else Approve()
         elif pending.name == "order":
-            decisions[pending.id] = Approve()
+            decisions[node.name] = Approve()
     return decisions
 
 

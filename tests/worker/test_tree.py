@@ -384,3 +384,24 @@ async def test_nothing_that_was_decided_counts_in_a_fork() -> None:
         assert copy.pause.tree[0].inner_run.startswith(copy.run_id.partition("~")[0])
         result = await again.new_session().decide(copy.run_id)
         assert (result.text, tools.done) == ("So.", ["wipe a"])
+
+
+async def test_a_decision_in_a_fork_is_about_its_call_alone() -> None:
+    """What was decided inside does not count in it, and what is decided beside that does."""
+    tools = Tools()
+
+    def make() -> Worker:
+        inner = tools.worker(call("wipe", what="a"), "Inside.")
+        calls = call("ask", task="?") + call("book")
+        return Worker(ScriptedModel([calls, "So."]), tools=[asks(inner), tools.of["book"]])
+
+    worker = make()
+    if worker.log is None:
+        return
+    paused = await pause_of(worker.run("go"))
+    end = (await worker.log.existing(paused.run_id)).last_seq
+    copy = await pause_of(make().new_session().fork(paused.run_id, end))
+    decisions: Decisions = [Approve(), Approve(), Approve({"day": "Monday"})]
+    again = await pause_of(make().new_session().decide(copy.run_id, decisions))
+    assert tools.done == ["book {'day': 'Monday'}"]
+    assert [node.name for node in again.pause.tree] == ["call_1_1", "call_1_1/call_1_1"]

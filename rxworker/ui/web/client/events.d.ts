@@ -698,6 +698,18 @@ export interface Reply {
   content?: { [key: string]: unknown };
 }
 
+/** What a tool waits for: whichever comes first. */
+export interface Wait {
+  /** A moment, in seconds since the epoch; 0: none. */
+  due?: number;
+  /** The name of a signal; empty: none. */
+  signal?: string;
+  /** The id of a run that ends; empty: none. */
+  run?: string;
+  /** Whether a message that is sent into the run ends it. */
+  message?: boolean;
+}
+
 /** A call that its tool has begun, and goes on with. */
 export interface Begun {
   /** What the tool needs to go on. It means nothing to others. */
@@ -712,6 +724,10 @@ export interface Begun {
   paused?: PauseState | null;
   /** The decisions about the calls inside, in the order of `PauseState.tree`; ``None``: it waits for them. */
   decided?: unknown[] | null;
+  /** What it has waited for so far, in order. */
+  awaits?: Wait[];
+  /** What each of these has ended with; the last one has not ended, if there is one less. */
+  woken?: unknown[];
 }
 
 /** A tool call that waits to run. */
@@ -730,11 +746,11 @@ export interface PausedCall {
 
 /** What a paused run waits for, and what it needs to go on. */
 export interface PauseState {
-  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``nested`` where only runs inside them wait, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
+  /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``until`` where they wait for something else, ``nested`` where only runs inside them wait, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
   hook: string;
   /** The calls of the run itself that wait, in order. */
   calls: PausedCall[];
-  /** The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool``, ``nested`` and ``pause``. */
+  /** The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool``, ``nested``, ``until`` and ``pause``. */
   required: number[];
   /** Shown to users; not interpreted. */
   reason?: string;
