@@ -77,5 +77,6 @@ def test_the_table_has_a_row_for_each_test_and_its_date_and_versions() -> None:
 def test_the_type_checker_leaves_out_the_programs_of_the_peers_alone() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     peers = [f"examples/compare/with_{name}.py" for name in command.PEERS if name != "rxworker"]
+    peers += [f"examples/compare/guard_{name}.py" for name in ("litellm", "pydantic_ai")]
     assert sorted(peers) == project["tool"]["pyright"]["ignore"]
     assert all((ROOT / peer).is_file() for peer in peers)
