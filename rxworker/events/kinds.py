@@ -89,7 +89,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(turn.RunRecover, "note"),
     EventKind(turn.RunRequeue),
     EventKind(turn.HandOver, "note", changes_state=False),
-    EventKind(turn.CommandTaken, "hidden", changes_state=False),
+    EventKind(turn.CommandTaken, "hidden"),
     EventKind(turn.Fork, "note"),
 )
 """Every kind of event, in the order in which they are explained."""

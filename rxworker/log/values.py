@@ -114,7 +114,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
             name, and carries no permission up to that record.
         held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last
             response. They are not exported, and are gone as soon as the hooks have seen them.
-        wakes: Whether it is paused for the results of calls in the background alone: one that is delivered resumes it.
+        wakes: Of a run that is paused for the results of calls in the background alone: the number of the first command
+            that it has not taken; a result that is delivered from there on resumes it. Otherwise 0.
         end: The number of the record with which it ended, if annotations follow it; otherwise 0.
         began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
@@ -150,7 +151,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     allowed: tuple[tuple[str, str], ...] = ()
     imported: int = 0
     held: dict[int, ToolResult] = {}
-    wakes: bool = False
+    wakes: int = 0
     end: int = 0
     began: float = 0.0
     ended: float = 0.0
@@ -501,10 +502,10 @@ def is_storable(name: str) -> bool:
 def is_woken(row: RunRow, commands: Iterable[Command]) -> bool:
     """Whether a paused run waits for the results of calls in the background alone, and one is delivered.
 
-    >>> is_woken(RunRow("paused", wakes=True), [Command("deliver")])
-    True
+    >>> [is_woken(RunRow("paused", wakes=3), [Command("deliver", number=number)]) for number in (2, 3)]
+    [False, True]
     """
-    return row.wakes and any(one.kind == DELIVER for one in commands)
+    return row.wakes > 0 and any(one.kind == DELIVER and one.number >= row.wakes for one in commands)
 
 
 def decisions_in(commands: Iterable[Command]) -> list[Command]:

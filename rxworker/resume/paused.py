@@ -80,7 +80,7 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
 
 def wake_command() -> Command:
     """The command that resumes a run which waits for results alone; a decision that is stored before counts instead."""
-    return Command(DECIDE, msgspec.to_builtins(StoredDecision(())), key=DECIDE)
+    return Command(DECIDE, msgspec.to_builtins(StoredDecision((), reserved=RESERVED)), key=DECIDE)
 
 
 def decision_of(commands: Iterable[Command]) -> StoredDecision | None:

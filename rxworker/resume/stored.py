@@ -323,7 +323,7 @@ def row_of(state: RunState, row: RunRow) -> RunRow:
     return replace(
         with_figures(row, state),
         status=status,
-        wakes=state.pause is not None and state.pause.hook == BACKGROUND,
+        wakes=state.commands + 1 if state.pause is not None and state.pause.hook == BACKGROUND else 0,
         reason=state.reason if state.pause is None else state.pause.reason,
         due=min((wait.due for wait in waits if wait.due), default=0.0),
         awaits=any(wait != Wait(wait.due) for wait in waits),

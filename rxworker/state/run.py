@@ -27,6 +27,7 @@ from rxworker.events import (
     BackgroundStart,
     BackgroundStop,
     BlockAbort,
+    CommandTaken,
     ConversationCompact,
     ConversationReplace,
     Error,
@@ -512,6 +513,10 @@ def _limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
 
+def _command_taken(state: RunState, event: CommandTaken) -> RunState:
+    return replace(state, commands=max(state.commands, event.number))
+
+
 def _fork(state: RunState, event: Fork) -> RunState:
     # What is delivered from outside goes to the run that has begun the call, and so does what its process returns.
     background = tuple([replace(each, is_delivered=False, reason=FORKED) for each in state.background])
@@ -528,6 +533,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     RunAbort: _run_abort,
     RunRequeue: _run_requeue,
     Fork: _fork,
+    CommandTaken: _command_taken,
     TurnStart: _turn_start,
     TurnStop: _turn_stop,
     AttemptStart: _attempt_start,

@@ -105,6 +105,7 @@ class RunState(Struct, frozen=True):
         labels: The labels of the run, as in `rxworker.events.RunStart`.
         background: The calls in the background that have no result yet, in the order in which they went there.
         delivered: The ids of those that have their results.
+        commands: The highest number of a command that it has taken.
     """
 
     status: RunStatus = "new"
@@ -146,6 +147,7 @@ class RunState(Struct, frozen=True):
     labels: dict[str, str] = field(default_factory=dict[str, str])
     background: tuple[BackgroundCall, ...] = ()
     delivered: tuple[str, ...] = ()
+    commands: int = 0
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

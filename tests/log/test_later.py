@@ -410,3 +410,25 @@ async def test_a_run_that_is_handed_over_goes_on_with_its_calls_elsewhere() -> N
         await again
         assert joined(again.state) == ["slow 1"]
         assert bench.keys == other.keys
+
+
+async def test_a_result_that_a_run_has_taken_before_it_sleeps_does_not_wake_it() -> None:
+    async with MemoryLog() as log:
+        bench = Bench(at_end="wake")
+        replies = [call("slow", n=1) + call("order"), *REPLIES[1:]]
+        bench.tools[1].policy = msgspec.structs.replace(bench.tools[1].policy, at_end="wake")
+        run = bench.worker(log, replies).run("go")
+        await pause_of(run)
+        await log.deliver(run.id, "call_1_2", "a parcel")
+        async with RunSource(log) as source:
+            info = await source.take(wait=False)
+            assert info is not None
+            again = bench.worker(log, replies).recover(info.run_id)
+            await pause_of(again)
+            assert joined(again.state) == ["a parcel"]
+            assert await source.take(wait=False) is None
+            await log.deliver(again.id, "call_1_1", "slow, by hand")
+            info = await source.take(wait=False)
+            assert info is not None
+            assert info.run_id == again.id
+        bench.may_end.set()

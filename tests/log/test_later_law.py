@@ -25,6 +25,7 @@ from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, Respons
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.log.values import is_woken
 from rxworker.messages import validate
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
@@ -110,7 +111,9 @@ class Walk:
             context.set_content(f"masked {context.result.text}")
 
         hooks = [mask] if self.has_mask else []
-        return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
+        # A pause for a call whose effect is not known shows the results of the others, also before the hooks.
+        unknown: Literal["ask", "tell_model"] = "tell_model" if self.has_mask else "ask"
+        return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log, on_unknown=unknown)
 
     async def _disturb(self, run: Run[Any]) -> None:
         """Do something random to a run, again and again."""
@@ -208,7 +211,7 @@ class Walk:
             session = Session(self.worker())
         info = await self.log.existing(run.id)
         sent = await self.log.sent(run.id)
-        if info.row.wakes and any(one.kind == "deliver" for one in sent) and self.random.random() < 0.7:
+        if is_woken(info.row, sent) and self.random.random() < 0.7:
             again = session.recover(run.id)
         else:
             again = session.decide(run.id, decisions)
