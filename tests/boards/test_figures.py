@@ -507,20 +507,8 @@ SHAPES = frozenset(
 NO_FIGURES = frozenset(
     {
         *("status", "title", "worker", "reason", "outer", "resumes", "fork_of", "copied", "cause"),
-        *(
-            "labels",
-            "priority",
-            "allowed",
-            "imported",
-            "held",
-            "wakes",
-            "recoveries",
-            "prices",
-            "run",
-            "began",
-            "end",
-            "ended",
-        ),
+        *("wakes", "due", "awaits"),
+        *("labels", "priority", "allowed", "imported", "held", "recoveries", "prices", "run", "began", "end", "ended"),
     }
 )
 
