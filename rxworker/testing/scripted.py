@@ -21,6 +21,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, Pr
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BlockAbort,
     ConversationCompact,
     Error,
     ResponseEvent,
@@ -98,6 +99,9 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
     def keep() -> None:
         if start is not None:
             ending = _error_of(events, error)
+            if ending is None and events and events[-1] == Status(ResponseStatus.CANCELLED):
+                ending = LocalProtocolError(_CUT_OFF)
+                events[:] = [event for event in events[:-1] if not isinstance(event, BlockAbort)]
             kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(events), ending))
 
     for record in records_of([entry async for entry in log.read(run_id)], run_id):
@@ -127,6 +131,11 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
     if not kept:
         raise LogError(f"{run_id} has no response that could be given again")
     return kept
+
+
+_CUT_OFF = (
+    "the stored response was cut off, by a message that was sent now or by a cancellation: do so again before its end"
+)
 
 
 def _error_of(events: list[ResponseEvent], aborted: Exception | None) -> Exception | None:

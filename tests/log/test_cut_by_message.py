@@ -12,7 +12,7 @@ import pytest
 
 from rxworker import Run, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
-from rxworker.events import CommandTaken, MessageAdd, Record
+from rxworker.events import CommandTaken, MessageAdd, Record, TextDelta
 from rxworker.log import EventLog, MemoryLog, Replica, fork_run
 from rxworker.log.values import Command, read_command, send_command
 from rxworker.messages import Message, validate
@@ -213,3 +213,24 @@ async def test_a_time_that_is_not_known_is_refused_before_it_is_stored_and_after
         replica.close()
         await run
     assert read_command(msgspec.json.encode(Command("send", data))).kind == "ignored"
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_a_stored_run_is_given_again_with_its_message(sends: bool) -> None:
+    async with MemoryLog() as log:
+        desk = Desk(log)
+        await desk.run
+        told = check(await stored(log, desk.run.id))
+        run: Run[Any] = Worker(await ScriptedModel.from_log(log, desk.run.id), tools=[look]).run("go")
+
+        def send(record: Record) -> None:
+            if sends and len(desk.sent) == 1 and isinstance(record.event, TextDelta):
+                desk.sent.append(run.send("n", "now"))
+
+        run.subscribe(send, lambda _: None)
+        if sends:
+            await run
+            assert [message.text for message in run.state.conversation.messages][-1] == told[-1]
+        else:
+            with pytest.raises(LocalProtocolError, match="cut off, by a message"):
+                await run
