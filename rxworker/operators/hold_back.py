@@ -30,6 +30,7 @@ from rxworker.events import (
     BlockAbort,
     BlockStart,
     BlockStop,
+    BlockType,
     CitationDelta,
     Custom,
     Error,
@@ -324,7 +325,7 @@ class _Blocks(Generic[E]):
         if kind is InputJsonDelta:
             return _Stream(event, tally, is_json=event.index not in self._free_text)
         if kind is InputValueDelta:
-            return _Stream(event, tally, has_passed=event.append)
+            return _Stream(event, tally, event.path, has_passed=event.append)
         return _Stream(event, tally, self._ends.get((kind, event.choice), ""))
 
     def _cut(self, stream: _Stream, *, is_last: bool = False) -> None:
@@ -408,7 +409,8 @@ class _Blocks(Generic[E]):
 
     def _stop(self, stop: BlockStop) -> None:
         whole = "".join(self._whole.pop(stop.index, ()))
-        carried = texts_in((stop.echo, stop.stop_reason and stop.stop_reason.detail, _name(stop)), SEALS)
+        echo = stop.echo if self._gate.thinking or stop.block_type is not BlockType.THINKING else None
+        carried = texts_in((echo, stop.stop_reason and stop.stop_reason.detail, _name(stop)), SEALS)
         texts = [text for text in carried if text not in whole and text not in self._names]
 
         def passed() -> None:

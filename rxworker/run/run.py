@@ -32,7 +32,7 @@ from rxworker.tools import SharedState
 from rxworker.tools.results import to_content
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
-from rxworker.turn.gate import gate_events, gates_of
+from rxworker.turn.gate import EventGate, gates_of
 from rxworker.turn.journal import NOT_WAITING
 from rxworker.turn.result import Output, Paused, RunResult, T_co
 
@@ -176,7 +176,7 @@ class Run(Generic[T_co]):
         for event in first:
             journal.emit(event)
         if (context.worker.operators or context.parents) and (gates := gates_of(context)):
-            journal.gate = gate_events(gates, journal.emit)
+            journal.gate = EventGate(gates, journal.emit)
         return context, scope
 
     def _cancel(self, reason: str, number: int, after_turn: bool) -> None:

@@ -30,7 +30,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.transport.base import ACCOUNT, PRESSURE
-from rxworker.turn.context import Emit, ResponseOperator, RunContext
+from rxworker.turn.context import ResponseOperator, RunContext
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -61,7 +61,6 @@ def check_context() -> Context:
 
 
 _Take: TypeAlias = Callable[[Event], None]
-_PassOn: TypeAlias = Callable[[Event, _Take], object]
 CallOperator: TypeAlias = Operator[CallItem, CallItem]
 
 
@@ -77,34 +76,47 @@ def gate_calls(gates: Sequence[Gate]) -> tuple[CallOperator, CallOperator]:
     return apply, apply
 
 
-def gate_events(gates: Sequence[Gate], emit: Emit) -> _PassOn:
-    """What gives events to a function when they have passed: those of hooks and of calls in the background.
+class EventGate:
+    """Gives events to a function when they have passed: those of hooks and of calls in the background.
 
     What is refused is dropped, and the result of a call in the background is replaced: there is nothing that could
     fail at once.
+
+    Args:
+        gates: The gates.
+        emit: Receives their verdicts.
     """
 
-    def failed(error: Exception) -> None:
-        logger.error("a check of hold_back failed, so that no event of a hook passes any more: %s", reason_of(error))
+    def __init__(self, gates: Sequence[Gate], emit: _Take) -> None:
+        several = [replace(gate, replacement=gate.replacement or "") for gate in gates]
+        self._rows = [Row[Event](gate, emit, _failed, check_context()) for gate in several]
 
-    def take(row: Row[Event], following: _PassOn, event: Event, emit: _Take) -> None:
-        passed = partial(following, event, emit)
+    def __call__(self, event: Event, emit: _Take) -> None:
+        """Give an event to the function when it has passed."""
+        self._take(0, event, emit)
+
+    def _take(self, number: int, event: Event, emit: _Take) -> None:
+        if number == len(self._rows):
+            emit(event)
+            return
+        row, passed = self._rows[number], partial(self._take, number + 1, event, emit)
         if isinstance(event, ToolStop) and event.result is not None:
             left = replace(event, result=replace(event.result, content=row.gate.replacement or HELD_RESULT))
-            row.put_value(_texts_of(event.result), Tally("result"), passed, partial(following, left, emit))
+            row.put_value(_texts_of(event.result), Tally("result"), passed, partial(self._take, number + 1, left, emit))
         elif (whole := whole_of(event)) is not None:
             row.put_value([*texts_in(whole[1](event))], Tally(whole[0]), passed, bool)
         else:
             row.then(passed)
 
-    def pass_on(event: Event, emit: _Take) -> None:
-        emit(event)
+    async def idle(self) -> None:
+        """Wait until all have passed."""
+        for row in self._rows:
+            while (passed := row.idle()) is not None:
+                await passed
 
-    last: _PassOn = pass_on
-    for gate in reversed(gates):
-        own = replace(gate, replacement=gate.replacement or "")
-        last = partial(take, Row[Event](own, emit, failed, check_context()), last)
-    return last
+
+def _failed(error: Exception) -> None:
+    logger.error("a check of hold_back failed, so that no event of a hook passes any more: %s", reason_of(error))
 
 
 HELD_RESULT = "This result was held back by a check."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from weakref import ref
 
 from msgspec import Struct
@@ -35,6 +35,18 @@ from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
 from rxworker.state.grammar import RecordGrammar
+
+
+class EventPassage(Protocol):
+    """Gives events to a function when they may be recorded."""
+
+    def __call__(self, event: Event, emit: Callable[[Event], None]) -> None:
+        """Take an event, and the function."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until nothing is held."""
+        ...
 
 
 class Journal:
@@ -79,7 +91,7 @@ class Journal:
         self.clock = clock
         self._state = RunState()
         self.writer: RunWriter | None = None
-        self.gate: Callable[[Event, Callable[[Event], None]], object] | None = None
+        self.gate: EventPassage | None = None
         self.is_left = False
         self._relayed: dict[str, int] = {}
         self._grammar = None if self.faults is None else RecordGrammar(responses=False)

@@ -420,6 +420,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         verdict = await pass_through(context.worker.hooks.operator(TURN_END, emit), hook_context)
         hook = hook_context.hook
         reached = tuple(numbered(hook_context.reached))
+        if journal.gate is not None:
+            await journal.gate.idle()  # what they have emitted comes before the end
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
@@ -458,6 +460,8 @@ async def _finish(context: RunContext, scope: TurnScope, emit: Emit) -> None:
 
 async def _delivers(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
     """Deliver the messages and the results that have come until now; whether there were any."""
+    if context.journal.gate is not None:
+        await context.journal.gate.idle()
     if context.commands is not None:
         await context.commands.read_now()
     is_joined = bool(context.background.arrived) and await join(context, scope, emit)

@@ -91,9 +91,13 @@ def in_two_blocks(random: Random, half: int) -> list[Any]:
     if random.random() < 0.5:
         return [
             BlockStart(0, BlockType.TOOL_USE),
-            InputValueDelta(0, "$.place", first),
-            InputValueDelta(0, "$.place", second, append=True),
-            InputValueDelta(0, "$.other", [SECRET]),
+            *random.choice(
+                [
+                    [InputValueDelta(0, "$.a", first), InputValueDelta(0, "$.a", second, append=True)],
+                    [InputValueDelta(0, "$.a", [SECRET])],
+                    [InputValueDelta(0, f"$.{SECRET}", first)],
+                ]
+            ),
             BlockStop(0, BlockType.TOOL_USE),
         ]
     delta: Any = random.choice([TextDelta, ThinkingDelta, RefusalDelta])

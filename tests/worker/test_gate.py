@@ -20,13 +20,13 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Worker, after_tool_call, before_tool_call, tool, worker_tool
+from rxworker import Worker, after_tool_call, before_tool_call, on_turn_end, tool, worker_tool
 from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.errors import RxWorkerError, TextRejectedError
 from rxworker.events import CustomEvent, GateVerdict, Record, TextDelta, ToolStart
 from rxworker.events.arguments import REFUSED
 from rxworker.events.deltas import Deltas
-from rxworker.hooks import ToolCallContext, ToolResultContext
+from rxworker.hooks import Pause, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.log import MemoryLog
 from rxworker.log.format import record_of
 from rxworker.messages import Text
@@ -109,6 +109,7 @@ def inner() -> Worker:
 
 
 NESTED = worker_tool(inner, name="delegate", description="Delegate.")
+LATER = worker_tool(inner, name="delegate_later", description="Delegate.", background=True)
 ESCAPED = Reply(tool_calls=(Call("look", '{"where": "h\\u0075nter\\u0032"}'),))
 PLANTED: dict[str, Reply] = {
     "text": told(SECRET),
@@ -127,6 +128,7 @@ PLANTED: dict[str, Reply] = {
     "background, progress": call("fetch", what="progress"),
     "background, result": call("fetch", what="result"),
     "nested": call("delegate", task="Look."),
+    "nested, in the background": call("delegate_later", task="Look."),
 }
 
 
@@ -141,7 +143,7 @@ class Sinks:
         self.model = ScriptedModel([reply, told(""), told("")])
         self.worker = Worker(
             self.model,
-            tools=[look, peek, fetch, NESTED],
+            tools=[look, peek, fetch, NESTED, LATER],
             operators=[hold_back(check, window=20, replacement=replacement)],
             tracing=OpenTelemetry(tracer_provider=traces, content=True),
             log=self.log,
@@ -216,7 +218,7 @@ async def test_what_is_refused_reaches_nothing(
         return
     refused = [each for each in verdicts(sinks.records) if each.verdict != "pass"]
     assert refused, planted
-    goes_on = planted in ("state", "background, progress", "background, result", "nested")
+    goes_on = planted == "state" or "background" in planted or "nested" in planted
     assert isinstance(result, TextRejectedError) == (replacement is None and not goes_on), result
 
 
@@ -322,3 +324,19 @@ async def test_a_panel_counts_verdicts() -> None:
         run.events.pipe(only(GateVerdict)).subscribe(lambda each: counts.update([f"{each.check} {each.verdict}"]))
         await run
     assert counts == {"is_clean replace": 1, "is_clean pass": 1}
+
+
+@pytest.mark.parametrize("verdict", [None, Pause("later")])
+async def test_what_a_hook_emits_last_comes_before_the_end(verdict: Pause | None) -> None:
+    @on_turn_end
+    def note_end(context: TurnEndContext) -> Pause | None:
+        context.emit(Note(SECRET))
+        context.emit(Note("the end"))
+        return verdict
+
+    gated = hold_back(is_clean_later, replacement="[removed]")
+    run = Worker(ScriptedModel(["Done."]), operators=[gated], hooks=[note_end]).run("Go.")
+    notes: list[str] = []
+    run.events.pipe(only(Note)).subscribe(lambda each: notes.append(each.text))
+    await run
+    assert notes == ["the end"]
