@@ -437,6 +437,28 @@ async def test_a_response_that_passes_operators_is_cut(where: str) -> None:
     )
 
 
+@pytest.mark.parametrize("at", range(len(LETTERS)))
+async def test_what_a_gate_has_not_let_pass_is_not_in_the_conversation_wherever_a_response_is_cut(at: int) -> None:
+    """Its checks take some steps of the event loop."""
+
+    async def passes(text: str) -> bool:
+        await settle(4)
+        return "d" not in text
+
+    def before(place: int) -> None:
+        if place == at:
+            run.send("n", "now")
+
+    model = Played("m", LETTERS, before, ["Yes."] * 2)
+    run: Run[Any] = Worker(model, operators=[hold_back(passes, window=2)]).run("go")
+    records = await all_records(run)
+    await settle()
+    await check(run, records)
+    texts = [each.event.text for each in records if isinstance(each.event, TextDelta)]
+    assert "".join(texts) == "".join(text for role, text in texts_of(run) if role == "assistant")
+    assert said(run).endswith(" u:n a:Yes.")
+
+
 @pytest.mark.unlogged
 def test_stages_of_the_application_are_not_cut() -> None:
     def slow(turn: Turn) -> Observable[Any]:
