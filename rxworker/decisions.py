@@ -232,13 +232,14 @@ def distinct(ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision | None, ...]:
+def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = True) -> tuple[Decision | None, ...]:
     """The decision about each pending call.
 
     Args:
         pending: The calls.
         decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused
             at, unless it has a question or is one of several. No door may.
+        wakes: Whether to go on without any decision wakes what waits for a moment, a signal, a message or a run.
 
     Raises:
         DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a
@@ -267,8 +268,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
                 f"there are {len(decided)} decisions about {len(calls)} pending calls ({waits}): "
                 "give one for each, and None (null in JSON) where nothing is decided"
             )
-    if (decisions is None or isinstance(decisions, Mapping)) and not any(decided):
-        # To go on without a decision wakes what waits for something else.
+    if wakes and (decisions is None or isinstance(decisions, Mapping)) and not any(decided):
         decided = [None if each.wait is None else Approve() for each in map(pending.node, range(len(calls)))]
     for index, decision in enumerate(decided):
         _check_decision(pending.describe(index), decision)

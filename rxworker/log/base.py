@@ -907,6 +907,7 @@ class EventLog(Store):
             LogError: There is no such run.
         """
         info = await self.listed(run_id)
+        await self._take_back([info])
         await forget(self, [] if info is None else [info])
         for _ in range(FEW):
             await self.bases.fold([run_id])
@@ -922,9 +923,10 @@ class EventLog(Store):
         """Delete the oldest runs that have ended, the oldest first.
 
         A run that is queued or running is never deleted, and neither is a paused run that was decided about and not
-        resumed yet. One that waits for a decision is not deleted for its age alone; one that was resumed has ended
-        here, since the run that resumes it goes on, and so has a nested one, whose call has failed. The runs are
-        deleted in short transactions, so that other processes work meanwhile; several may prune at once.
+        resumed yet, or that waits for something other than a person. One that waits for a decision is not deleted for
+        its age alone; one that was resumed has ended here, since the run that resumes it goes on. A nested one ends
+        with its outer run. The runs are deleted in short transactions, so that other processes work meanwhile; several
+        may prune at once.
 
         Args:
             max_age: Delete runs whose last entry is older than so many seconds, and those without an entry that were
@@ -990,11 +992,17 @@ class EventLog(Store):
 
     async def _may_prune(self, row: StoredRow, is_over: bool) -> bool:
         """Whether nothing is lost with a paused run."""
-        if self._encoding.decode_info(row).row.outer:
-            return True  # its call has failed, so that nothing continues it
+        info = self._encoding.decode_info(row)
         resumed = await self._info(resumed_id(row.run_id))
         if resumed is not None and resumed.last_seq:  # it has entries
             return True
+        if outer := info.row.outer:  # which continues it, unless that has ended
+            while (later := await self._info(resumed_id(outer))) is not None and later.last_seq:
+                outer = later.run_id
+            around = await self._info(outer)
+            return around is None or around.status not in (*OPEN, "paused")
+        if info.row.due or info.row.awaits:
+            return False
         try:
             return is_over and not decisions_in(await self.sent(row.run_id))
         except LogError:  # its commands cannot be decoded, so that nothing resumes it

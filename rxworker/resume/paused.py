@@ -71,7 +71,7 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
         ConfigurationError: The shared state is not JSON.
     """
     pending, shared = PendingCalls.of(paused.pause), checked_json(given.shared_state)
-    decided = decide(pending, given.decisions)
+    decided = decide(pending, given.decisions, wakes=not given.add)
     granted_by(pending, decided)  # raises where it is always allowed and cannot be
     stored = StoredDecision(decided, tuple(given.add), shared, reserved)
     data = msgspec.to_builtins(stored)
@@ -243,7 +243,7 @@ def resume_turn(
         expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     _check_shown(paused)
     pause, added, pending = paused.pause, given.add, PendingCalls.of(paused.pause)
-    decided = decide(pending, given.decisions)
+    decided = decide(pending, given.decisions, wakes=not given.add)  # a message alone wakes nothing
     by_call = _by_call(pause, decided)
     if paused.is_foreign:
         pause = replace(pause, calls=tuple(map(_not_agreed, pause.calls)))
@@ -260,7 +260,7 @@ def resume_turn(
         refused=pause.refused | denied,
         spared=() if sends_request or pause.calls else reached,
     )
-    if left.held is not None and left.held.wait is not None:
+    if left.held is not None and left.held.wait is not None and not added:
         left = replace(left, held=left.held.wake(given.woken if isinstance(given, StoredDecision) else None))
     scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
     resume = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -77,7 +77,12 @@ def stored(path: Path, *statuses: str) -> list[str]:
     return asyncio.run(main())
 
 
-def worked(path: Path, *runs: str, make: Callable[[RunInfo], Worker] | None = None) -> None:
+def worked(
+    path: Path,
+    *runs: str,
+    make: Callable[[RunInfo], Worker] | None = None,
+    ends: Collection[str] = ("finished", "aborted"),
+) -> None:
     """Let a process of the queue work until these runs have ended."""
 
     def usual(_: RunInfo) -> Worker:
@@ -88,7 +93,7 @@ def worked(path: Path, *runs: str, make: Callable[[RunInfo], Worker] | None = No
             task = asyncio.create_task(work(log, make or usual))
             async for _ in log.changes(every=0.0):
                 infos = [await log.info(run) for run in runs]
-                if all(info and info.status in ("finished", "aborted") for info in infos):
+                if all(info and info.status in ends for info in infos):
                     break
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -193,6 +198,29 @@ def test_a_result_is_delivered_to_a_run_that_sleeps(rxworker: Rxworker, path: Pa
     assert "has a command" in rxworker("deliver", run, "call_1_1", "--text", "b", code=1)
     worked(path, f"{run}~2", make=make)
     assert '{"a":1}' in rxworker("show", f"{run}~2")
+
+
+def test_a_run_that_waits_is_listed_given_a_signal_and_woken(rxworker: Rxworker, path: Path) -> None:
+    @tool(effect="idempotent")
+    async def ship(context: ToolContext) -> str:
+        return f"{await context.until(signal='paid')}, {await context.until(3600.0)}"
+
+    async def begin() -> str:
+        async with SQLiteLog(path) as log:
+            return (await Worker(ScriptedModel([call("ship")]), tools=[ship], log=log).run("Go")).run_id
+
+    def make(_: RunInfo) -> Worker:
+        return Worker(ScriptedModel([say("Done.")]), tools=[ship])
+
+    run = asyncio.run(begin())
+    assert "waiting" in rxworker("list", "--status", "waiting")
+    assert "(ship waits for the signal paid) Go" in rxworker("list")
+    assert rxworker("signal", run, "paid", '{"euros": 3}') == f"{run} has the signal paid"
+    worked(path, f"{run}~2", make=make, ends=("paused",))
+    rxworker("wake", f"{run}~2")
+    assert "the first one counts" in rxworker("wake", f"{run}~2", code=1)
+    worked(path, f"{run}~3", make=make)
+    assert "{'euros': 3}, None" in rxworker("show", f"{run}~3")
 
 
 def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(rxworker: Rxworker, path: Path) -> None:

@@ -132,6 +132,11 @@ def test_a_run_is_submitted_once_under_an_id(tmp_path: Path, capsys: pytest.Capt
     assert "run_id=''" in capsys.readouterr().err
     assert main(["runs", "--log", log, "list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+    for at in ("30d", "2999-01-04T09:00+09:00"):
+        assert main(["submit", "--log", log, "--at", at, "Two seats."]) == 0
+    capsys.readouterr()
+    assert main(["runs", "--log", log, "list", "--status", "queued"]) == 0
+    assert "(it is due at 2999-01-04 00:00:00 UTC)" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.fixture

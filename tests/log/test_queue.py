@@ -95,6 +95,7 @@ async def test_a_run_for_later_is_taken_once_when_it_is_due_whatever_the_clocks_
         await end_cancelled(log, other)
         ended = await log.existing(other)
         assert (ended.status, ended.row.cause, ended.row.due) == ("aborted", "cancel", 0.0)
+        await log.delete(await submit(log, "c", at=at + 3600.0))
 
 
 @pytest.mark.parametrize("at", [-1.0, float("nan"), float("inf"), 1e12, datetime(2027, 1, 1), "tomorrow"])

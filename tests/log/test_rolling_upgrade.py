@@ -11,15 +11,22 @@ import tarfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rxworker import Worker, tool
 from rxworker.events import TurnStart
+from rxworker.log import RunInfo, open_log
+from rxworker.testing import ScriptedModel, call
+from rxworker.tools import ToolContext
 from rxworker.worker import submit
 from tests.log.conftest import NewAddress
-from tests.log.processes import stored
+from tests.log.processes import stored, working
+from tests.log.test_waits import end_of_last
 from tests.log.version_at_work import Process
+from tests.pauses import pause_of
 from tests.whole import SLOW_STORES
 
 ROOT = Path(__file__).parents[2]
@@ -135,3 +142,34 @@ async def test_both_versions_work_on_a_log_that_the_newer_one_has_made(
     await new.do("reopen")
     assert await new.do("length", last) == "6"
     await new.log.close()
+
+
+def _only(worker: Worker, info: RunInfo) -> Worker | None:
+    return worker if info.row.title == "Ship it." else None
+
+
+@pytest.mark.parametrize("store", SLOW_STORES)
+async def test_an_older_process_neither_wakes_nor_loses_a_run_that_waits(
+    store: str, before: Path, new_address: NewAddress
+) -> None:
+    """It works beside the newer one, and is the first to look after the signal."""
+
+    @tool(effect="idempotent")
+    async def ship(context: ToolContext) -> str:
+        return f"paid: {await context.until(2.5, signal='paid')}"
+
+    address = new_address(store)
+    async with older(before, address) as old, open_log(address, lease=60.0) as log:
+        await old.do("work")
+        for name in ("paid", "other"):
+            run = Worker(ScriptedModel([call("ship"), "Done."]), tools=[ship], log=log).run("Ship it.")
+            await pause_of(run)
+            await log.signal(run.id, name)
+            assert await old.do("ended", await old.do("submit", "another")) == "finished"  # it has looked
+            assert (await log.existing(run.id)).status == "paused"
+            assert await log.info(f"{run.id}~2") is None
+            worker = Worker(ScriptedModel(["Done."]), tools=[ship])
+            async with working(log, partial(_only, worker)):
+                replica = await end_of_last(log, f"{run.id}~2")
+            texts = [result.text for message in replica.state.conversation.messages for result in message.tool_results]
+            assert texts == ["paid: " + ("" if name == "paid" else "None")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from rxworker import Approve, Deny, Finished, Worker, hook, tool, worker_tool
 from rxworker.errors import CommandConflictError, ConfigurationError, HookError, LogError, RunStatusError
@@ -19,7 +20,9 @@ from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog, recov
 from rxworker.log.recover import RunSource
 from rxworker.log.store import Store
 from rxworker.log.values import decisions_in, resumed_id, send_command, to_sent
-from rxworker.messages import Json
+from rxworker.messages import Json, Message
+from rxworker.protocols.openai.chat import ChatEncoder
+from rxworker.protocols.ui_messages import UiMessageEncoder, ui_messages_of
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ToolContext
 from rxworker.worker import submit
@@ -28,6 +31,7 @@ from tests.log.conftest import OpenLog
 from tests.log.processes import end_of, working
 from tests.log.test_clock_steps import set_clock
 from tests.pauses import pause_of
+from tests.runs import all_records
 
 HOUR = 3600.0
 
@@ -186,6 +190,50 @@ async def test_neither_a_clock_that_is_set_nor_a_second_process_wakes_early_or_t
         assert shop.ended == [[None]]
 
 
+async def test_a_message_alone_wakes_nothing_and_no_limit_of_runs_deletes_what_waits() -> None:
+    shop = Shop({"at": HOUR, "signal": "paid"})
+    async with MemoryLog() as log:
+        run = await shop.begin(log)
+        due = (await log.existing(run)).row.due
+        worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
+        again = worker.decide(run, {}, add=[Message.user("How is it?")])
+        assert (await pause_of(again)).hook == UNTIL
+        assert (await log.existing(again.id)).row.due == due
+        assert await log.prune(max_runs=0) == [run]
+        await log.wake(again.id)
+        async with working(log, shop):
+            replica = await end_of_last(log, f"{run}~3")
+        assert shop.ended == [[None]]
+        assert [m.text for m in replica.state.conversation.messages if m.text] == ["Ship it.", "How is it?", "Done."]
+
+
+async def test_a_run_that_is_queued_for_later_is_woken(open_store: OpenLog) -> None:
+    async with open_store() as log, working(log, Shop()):
+        run = await submit(log, "Hi", at=time.time() + HOUR)
+        await log.wake(run)
+        (replica,) = await end_of(log, run)
+        assert replica.state.status == "finished"
+        with pytest.raises(RunStatusError, match="waits for no moment"):
+            await log.wake(run)
+
+
+async def test_no_door_takes_a_wait_for_a_decision() -> None:
+    """A client that approves what is left by itself would wake it."""
+    shop = Shop({"signal": "paid"})
+    run = Worker(shop().model, tools=shop.tools, log=MemoryLog()).run("Ship it.")
+    records = await all_records(run)
+    ui, openai = UiMessageEncoder("message"), ChatEncoder()
+    parts = [to_builtins(part) for record in records for part in ui.feed(record)]
+    assert [part for part in parts if "approval" in str(part)] == []
+    assert [part["data"]["hook"] for part in parts if part["type"] == "data-pause"] == [UNTIL]
+    texts = [str(part) for record in records for part in openai.feed(record)]
+    assert "the run waits: ship waits for the signal paid" in texts[-1]
+    pause = run.state.pause
+    assert pause is not None
+    history = ui_messages_of(run.state.conversation, "chat-1", run_id=run.id, pause=pause)
+    assert "approval" not in str(history[-1].parts)
+
+
 @pytest.mark.parametrize("decision", [Deny("Not any more."), None])
 async def test_a_person_ends_what_waits(decision: Deny | None) -> None:
     shop = Shop({"signal": "paid"})
@@ -230,6 +278,7 @@ async def test_runs_inside_wait_each_for_its_own() -> None:
         assert (await pause_of(run)).hook == "nested"
         info = await log.existing(run.id)
         assert (bool(info.row.due), info.row.awaits) == (True, True)
+        assert await log.prune(max_age=0.0, max_runs=0) == []  # the runs inside neither
         async with working(log, lambda _: worker):
             await log.signal(run.id, "paid", "yes")
             await end_of_last(log, resumed_id(run.id))

@@ -21,6 +21,7 @@ from rxworker.decisions import CHOICES, Approve, ApproveAlways, Deny, PendingCal
 from rxworker.desk.conversation import OpenConversation
 from rxworker.events import Event, RunStart
 from rxworker.events.form import form_problem
+from rxworker.events.pause import UNTIL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import RunInfo
@@ -242,6 +243,8 @@ class AcpSession:
     async def _resume(self, pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[object] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
         opened, pending = self.opened, self.opened.pending
+        if pause.hook == UNTIL and not add:
+            return None  # a process that works with the log wakes it
         opened.decided.clear()  # of a prompt that was cancelled between two questions
         is_decided = True
         while is_decided and (index := opened.next) is not None:

@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
+from rxworker.events.pause import UNTIL
 from rxworker.hub import Coalesce
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.lenient_json import encode_lenient
@@ -282,6 +283,8 @@ class Calls:
         while (entry := await self._follow(progress, entry)).status == "paused":
             entry = await self._runs.find_paused(entry.id)
             pending = entry.pending
+            if pending.hook == UNTIL:
+                return tool.failure(entry, f"The run waits: {entry.reason}")
             if pending.by_client:
                 entry = await self._runs.resume(entry, pending.without_client())
                 continue

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Container, Iterator, Seque
 from contextlib import aclosing
 
 from rxworker.events import BlockType
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, UNTIL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
@@ -164,6 +164,8 @@ def waits_for(pause: changes.ViewPause) -> str:
     >>> waits_for(changes.ViewPause("run-1", "hook", "paused by the user"))
     'the run waits for a decision: paused by the user'
     """
+    if pause.hook == UNTIL:
+        return f"the run waits: {pause.reason}"
     names = ", ".join(waiting.call.name for waiting in pause.pending if waiting.needs_decision)
     return f"the run waits for a decision{names and ' about '}{names}: {pause.reason}"
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.decisions import distinct
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, NESTED, UNTIL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
 from rxworker.protocols.native import SSE_HEADERS
@@ -134,11 +134,15 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             return
         has_request = False
         ids = distinct([pending.name for pending in change.pending])
+        # A client with nothing left to approve would resume the run by itself.
+        waits = change.hook in (NESTED, UNTIL) and not any(each.needs_decision for each in change.pending)
         for pending, call_id in zip(change.pending, ids, strict=True):
             name = interrupt_id(change.run_id, call_id)
             # A call inside is shown beside those of the run, and the client never runs it.
             shown = inside(pending.id) if pending.path else pending.id
             yield from self._calls.update(shown, pending.call, is_held=pending.is_held or bool(pending.path))
+            if waits:
+                continue
             if pending.needs_decision:
                 has_request = True
                 yield wire.ToolApprovalRequest(name, shown, pending.reason or None)

@@ -255,7 +255,7 @@ def ui_messages_of(
     for message in conversation.messages:
         history.add(message)
     waiting = [] if pause is None else history.waiting(pause)
-    if pause is not None and pause.hook != CLIENT_TOOL:
+    if pause is not None and pause.hook != CLIENT_TOOL and not pause.waits:
         history.add_approvals(run_id, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)

@@ -361,6 +361,20 @@ async def test_a_pause_of_a_hook_is_a_question_also_at_the_end_of_a_turn() -> No
     assert len(client.questions[1]["options"]) == 2
 
 
+async def test_a_run_that_waits_ends_the_prompt_without_a_question() -> None:
+    @tool
+    async def ship(context: ToolContext) -> str:
+        """Ship."""
+        return f"paid: {await context.until(3600.0, signal='paid')}"
+
+    make, _ = scripted(call("ship"), "Done.", tools=[ship])
+    async with serving(make, log=MemoryLog()) as client:
+        session = await client.open()
+        assert await client.prompt(session, "Go") == {"stopReason": "end_turn"}
+        assert await client.prompt(session, "And?") == {"stopReason": "end_turn"}  # it waits again
+    assert client.questions == []
+
+
 async def test_a_call_that_only_a_client_can_run_is_a_failed_call_and_no_question() -> None:
     """An editor runs no tools: to ask whether to continue would pause at the same call again, without an end."""
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))

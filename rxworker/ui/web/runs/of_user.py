@@ -402,7 +402,7 @@ class Runs:
         self.check_room()
         self.check_free(before.conversation)
         pending = before.pending
-        decided = decide(pending, decisions)
+        decided = decide(pending, decisions, wakes=not add)
         if pending.by_client and not add and not any(decided):
             names = ", ".join(dict.fromkeys(pending.calls[at].name for at in pending.by_client))
             raise DecisionError(

@@ -88,7 +88,7 @@ export const words = {
   approval: {
     title: "A decision is needed", mayCall: "May it call {name}?", withText: "With this text", withJsonText: "With this text, written as JSON", withArguments: "With these arguments",
     reason: "Reason for the model", reasonHint: "Reason for the model (optional)", approve: "Approve", approveChanged: "Approve with changes", deny: "Deny", resume: "Resume",
-    alsoWaiting: "Also waiting: {calls}", inside: "Inside {calls}", paused: "The run is paused", next: "Next: {calls}", by: "by {hook}",
+    alsoWaiting: "Also waiting: {calls}", inside: "Inside {calls}", paused: "The run is paused", waits: "The run waits, and needs no decision", next: "Next: {calls}", by: "by {hook}",
     badJson: "This is not valid JSON: {problem}", notText: "this is a text: \"…\"", notObject: "arguments are an object: {…}",
     as: "Edit as", form: "Form", json: "JSON", asks: "A question of {source}, for {name}", answer: "Send the answer", visited: "I have visited it", decline: "Decline", always: "Always allow here", alwaysHelp: "Approve, and do not ask about {name} again in this conversation",
   },

@@ -16,6 +16,7 @@ const POLICY = "requires_approval"; // what pauses a run in place of a hook; its
 const CLIENT_TOOL = "client_tool"; // what pauses a run until another client has run the calls
 const RECOVERY = "recovery"; // what pauses a run for calls that may have had their effect: no answer holds for later ones
 
+const UNTIL = "until"; // what pauses a run that is woken by something other than a person
 const WEB = /^https?:\/\//i;
 
 const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
@@ -185,7 +186,7 @@ export class ApprovalView {
     const [text, decisions] = isOfClient ? [words.approval.deny, pause.pending.map(() => ({ type: "deny" }))] : [words.approval.resume, null];
     this.yes = el("button", { class: isOfClient ? "button" : "button primary", type: "button", text, onclick: () => this.act(decisions) });
     return [
-      el("h3", { text: words.approval.paused }),
+      el("h3", { text: pause.hook === UNTIL ? words.approval.waits : words.approval.paused }),
       el("p", { class: "approval-why approval-body", text: [pause.reason, more && fill(words.approval.next, { calls: more })].filter(Boolean).join(". ") || fill(words.approval.by, pause) }),
       el("div", { class: "approval-row" }, this.yes),
     ];
