@@ -20,6 +20,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -92,38 +93,49 @@ class Tally(Struct):
     is_refused: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Window:
     """Texts that are checked together, and what passes after that.
 
-    Args:
+    Attributes:
         texts: The texts; without any, it only waits for its turn.
         tally: What it belongs to.
         passed: Called in its turn, if all checks agreed.
         refused: Called in its turn, if one did not, and there is a replacement.
         is_last: Whether no window of the tally follows.
+        refused_by: The name of the check that refused it.
+        error: Why a check failed.
+        awaited: The checks that are awaited, with their names.
+        began: When they began.
+        is_done: Whether it is decided.
     """
 
-    __slots__ = ("awaited", "began", "error", "is_done", "is_last", "passed", "refused", "refused_by", "tally", "texts")
+    texts: Sequence[str] = ()
+    tally: Tally | None = None
+    passed: Callable[[], object] = bool
+    refused: Callable[[], object] = bool
+    is_last: bool = False
+    refused_by: str = ""
+    error: Exception | None = None
+    awaited: dict[asyncio.Future[bool], str] = field(default_factory=dict[asyncio.Future[bool], str])
+    began: float = 0.0
+    is_done: bool = False
 
-    def __init__(
-        self,
-        texts: Sequence[str] = (),
-        tally: Tally | None = None,
-        passed: Callable[[], object] = bool,
-        refused: Callable[[], object] = bool,
-        *,
-        is_last: bool = False,
-    ) -> None:
-        self.texts = texts
-        self.tally = tally
-        self.passed = passed
-        self.refused = refused
-        self.is_last = is_last
-        self.is_done = not texts
-        self.began = 0.0
-        self.refused_by = ""
-        self.error: Exception | None = None
-        self.awaited: dict[asyncio.Future[bool], str] = {}
+    def begin(self, texts: Sequence[str]) -> None:
+        """These are to be checked from now on."""
+        self.texts, self.error, self.refused_by, self.began, self.is_done = texts, None, "", 0.0, not texts
+
+    @property
+    def size(self) -> int:
+        """How many characters wait with it."""
+        return len(self.texts[0]) if self.texts else 0
+
+    def cancel(self) -> bool:
+        """Cancel what is awaited. Whether anything was."""
+        awaited, self.awaited = self.awaited, {}
+        for future in awaited:
+            future.cancel()
+        return bool(awaited)
 
 
 class Row(Generic[A]):
@@ -209,8 +221,9 @@ class Row(Generic[A]):
         if self.is_over:
             return
         self._row.append(window)
+        window.begin(window.texts)
         if window.texts:
-            self._held += len(window.texts[0])
+            self._held += window.size
             self._waiting.append(window)
             self._start()
         self._move()
@@ -219,10 +232,10 @@ class Row(Generic[A]):
 
     def again(self, window: Window, texts: Sequence[str]) -> None:
         """Check other texts in place of those of a window that has not had its turn."""
-        self._held += len(texts[0] if texts else "") - len(window.texts[0] if window.texts else "")
+        self._held -= window.size
         self._leave(window)
-        window.texts, window.error, window.refused_by, window.is_done = texts, None, "", not texts
-        window.began = 0.0
+        window.begin(texts)
+        self._held += window.size
         if texts:
             self._waiting.appendleft(window)
             self._start()
@@ -244,12 +257,9 @@ class Row(Generic[A]):
         self._release()
 
     def _leave(self, window: Window) -> None:
-        awaited, window.awaited = window.awaited, {}
-        for future in awaited:
-            future.cancel()
         if window in self._waiting:
             self._waiting.remove(window)
-        elif awaited:
+        elif window.cancel():
             self._checked -= 1
 
     def _start(self) -> None:
@@ -301,9 +311,7 @@ class Row(Generic[A]):
                 self.fail(error)
 
     def _decide(self, window: Window) -> None:
-        awaited, window.awaited = window.awaited, {}
-        for future in awaited:
-            future.cancel()
+        window.cancel()
         window.is_done = True
         if window.tally is not None and window.began:
             seconds = asyncio.get_running_loop().time() - window.began
@@ -317,8 +325,7 @@ class Row(Generic[A]):
         try:
             while self._row and self._row[0].is_done and not self.is_over:
                 window = self._row.popleft()
-                if window.texts:
-                    self._held -= len(window.texts[0])
+                self._held -= window.size
                 self._pass(window)
         finally:
             self._is_moving = False
@@ -453,10 +460,12 @@ def _cut(texts: Sequence[str], size: int) -> Iterator[str]:
         yield "\n".join(lines)
 
 
+_HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+"""The first half of a character."""
 _TOKENS = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^u]|\\u?|[^\\]+", re.DOTALL
+    rf"{_HIGH}\\u[dD][c-fC-F][0-9a-fA-F]{{2}}|\\u[0-9a-fA-F]{{4}}|\\[^u]|\\u?[0-9a-fA-F]{{0,3}}|[^\\]+", re.DOTALL
 )
-_UNFINISHED = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+_UNFINISHED = re.compile(rf"\\(?:u[0-9a-fA-F]{{0,3}})?|{_HIGH}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
 
 
@@ -502,31 +511,22 @@ def pieces_of(text: str, size: int, *, is_json: bool, is_last: bool = False) -> 
         rest = text[end:]
         plain = list(zip(same, same, strict=True))
         return ([*plain, (rest, rest)], "") if is_last else (plain, rest)
-    left = "" if is_last else _unfinished(text)
+    tokens, left = _TOKENS.findall(text), ""
+    for _ in range(0 if is_last else 2):  # half of a character, and the beginning of the other half
+        if tokens and _UNFINISHED.fullmatch(tokens[-1]):
+            left = tokens.pop() + left
     pieces: list[Piece] = []
     raw: list[str] = []
     seen: list[str] = []
-    for token in _TOKENS.findall(text.removesuffix(left) if left else text):
-        parts = [token] if token[0] == "\\" else [*token]
-        for part in parts:
+    for token in tokens:
+        for part in [token] if token[0] == "\\" else token:
             raw.append(part)
-            seen.append(_char(part) if part[0] == "\\" and len(part) > 1 else part)
+            seen.append(_char(part) if part[0] == "\\" else part)
             if len(seen) == size:
                 pieces.append(("".join(raw), "".join(seen)))
                 raw, seen = [], []
     rest = "".join(raw) + left
     return ([*pieces, (rest, "".join(seen))], "") if is_last else (pieces, rest)
-
-
-def _unfinished(text: str) -> str:
-    """The beginning of an escape at the end of a text."""
-    found = _UNFINISHED.search(text, max(len(text) - 11, 0))
-    while found is not None:
-        before = len(text[: found.start()]) - len(text[: found.start()].rstrip("\\"))
-        if before % 2 == 0:
-            return found.group()
-        found = _UNFINISHED.search(text, found.start() + 1)
-    return ""
 
 
 def _expect_bool(answer: object, name: str) -> bool:

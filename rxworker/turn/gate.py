@@ -22,7 +22,6 @@ from reactivex import Observable
 
 from rxworker.errors import reason_of
 from rxworker.events import Event, ToolOutput, ToolProgress, ToolStop
-from rxworker.events.pause import QUESTION
 from rxworker.messages import ToolResult
 from rxworker.operators.gate import Gate, Row, Tally, texts_in
 from rxworker.operators.hold_back import whole_of
@@ -157,7 +156,7 @@ class _Gated(Following[CallItem, CallItem]):
         """Let an item pass after a check of what it carries."""
         if isinstance(item, FinishedCall | ToolStop | ToolOutput):
             self._take_result(item, item.result)
-        elif isinstance(item, PendingCall) and item.hook == QUESTION:
+        elif isinstance(item, PendingCall) and item.paused.begun is not None:
             texts = [*texts_in((item.reason, item.paused.begun))]
             row, tally = self._row(item.paused.place), Tally("question", call_id=item.paused.call.id)
             row.put_value(texts, tally, partial(self._emit, item), partial(self._refuse, item))

@@ -31,7 +31,7 @@ from rxworker.events import (
 from rxworker.events.arguments import assemble_arguments
 from rxworker.messages import Text, ToolCall, ToolResult
 from rxworker.operators import hold_back
-from rxworker.operators.gate import decoded
+from rxworker.operators.gate import decoded, pieces_of
 from rxworker.providers import PROVIDERS
 from rxworker.testing import Reply
 from rxworker.testing.reply import Call
@@ -182,3 +182,18 @@ async def test_checks_that_end_in_any_order_let_the_same_pass() -> None:
 
 def without_verdicts(events: list[Any]) -> list[Any]:
     return [event for event in events if getattr(event, "name", "") != "rxworker.gate"]
+
+
+def test_pieces_of_arguments_do_not_depend_on_how_the_text_is_cut() -> None:
+    tokens = ["a", "b", r"\\", r"\n", r"\u0041", r"\ud83d\ude00", r"\ud83d", r"\x", r"\"", "é"]
+    for number in range(500):
+        random = Random(number)
+        text = "".join(random.choices(tokens, k=random.randint(0, 12)))
+        pieces: list[tuple[str, str]] = []
+        rest, at = "", 0
+        while at < len(text):
+            more, rest = pieces_of(rest + text[at : (at := at + random.randint(1, 4))], 3, is_json=True)
+            pieces += more
+        pieces += pieces_of(rest, 3, is_json=True, is_last=True)[0]
+        assert "".join(raw for raw, _ in pieces) == text
+        assert "".join(seen for _, seen in pieces) == decoded(text), number
