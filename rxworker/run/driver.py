@@ -250,7 +250,8 @@ class RunDriver(Generic[T_co]):
         state = self._journal.state
         self._stop = RunHandedOverError(reason)
         is_receiving = state.response is not None and not state.is_closed
-        if state.started and not is_receiving:
+        works = any(not each.task.done() for each in self._context.background.calls.values())
+        if (state.started or works) and not is_receiving:
             self._stops_after_turn = True
             self._timers.append(self._loop.call_later(seconds, self._stop_now))
         else:

@@ -156,7 +156,7 @@ class Background(Struct, eq=False, weakref=True):
             running.scope = replace(scope, key=running.scope.key, can_ask=False)
             running.emit = partial(self._report, id)
             if running.line is not None and scope.shared is not None:
-                running.line._shared = scope.shared
+                running.line._shared, running.line.variables = scope.shared, scope.variables or {}
         other.calls, other.arrived, other.heir = {}, [], self
 
     async def stop(self) -> None:

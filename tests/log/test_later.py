@@ -25,7 +25,7 @@ from rxworker.worker.queue import work
 from tests.log.conftest import OpenLog, store_of
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
-from tests.runs import reached
+from tests.runs import reached, settle
 
 open_two = pytest.fixture(params=["memory", "sqlite"], name="open_two")(store_of)
 REPLIES = [call("slow", n=1), say("I wait."), say("It is done."), say("Really.")]
@@ -404,7 +404,7 @@ async def test_a_run_that_is_handed_over_goes_on_with_its_calls_elsewhere() -> N
         bench, other = Bench(effect="idempotent"), Bench(effect="idempotent")
         run = bench.worker(log).run("go")
         await reached(run, TurnStop)
-        await run.hand_over()
+        await run.hand_over(seconds=0.01)
         other.may_end.set()
         again = other.worker(log).recover(run.id)
         await again
@@ -432,3 +432,20 @@ async def test_a_result_that_a_run_has_taken_before_it_sleeps_does_not_wake_it()
             assert info is not None
             assert info.run_id == again.id
         bench.may_end.set()
+
+
+async def test_a_hand_over_waits_for_a_tool_in_the_background() -> None:
+    async with MemoryLog() as log:
+        bench, other = Bench(), Bench()
+        run = bench.worker(log).run("go")
+        await reached(run, TurnStop)
+        await settle(50)  # until the model has ended its answer
+        left = run.hand_over(seconds=5.0)
+        await settle()
+        assert not left.done()
+        bench.may_end.set()
+        await left
+        again = other.worker(log).recover(run.id)
+        await again
+        assert joined(again.state) == ["slow 1"]
+        assert other.keys == []

@@ -10,7 +10,6 @@ import asyncio
 import random
 from contextlib import suppress
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -24,20 +23,23 @@ from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, 
 from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, ResponseEvent, RunAbort
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
-from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.log import EventLog, MemoryLog, open_log
 from rxworker.log.values import is_woken
 from rxworker.messages import validate
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, call, say
 from rxworker.tools import FunctionTool, ToolContext
+from tests.log.conftest import NewAddress
 from tests.log.test_later import copy_of, stored_state
 from tests.log.victim import ByTurn
 from tests.whole import IS_WHOLE
 
-SEEDS = range(1000 if IS_WHOLE else 30)
-Store = Literal["none", "memory", "sqlite"]
-STORES: list[Store] = ["none", "memory", "memory", "sqlite"]
+STORES = ["none", "memory", "memory", "sqlite"]
+WALKS = [
+    *[(seed, STORES[seed % len(STORES)]) for seed in range(1000 if IS_WHOLE else 30)],
+    *[(seed, store) for store in ("postgres", "nats") for seed in range(100 if IS_WHOLE else 0)],
+]
 
 
 class Paced(ByTurn):
@@ -51,10 +53,10 @@ class Paced(ByTurn):
 class Walk:
     """One random run, with everything that happens to it."""
 
-    def __init__(self, seed: int, store: Store, folder: Path) -> None:
+    def __init__(self, seed: int, store: str, new_address: NewAddress) -> None:
         self.random = chance = random.Random(f"{seed} {store}")
-        self.folder = folder
-        self.store: Store = store
+        self.store = store
+        self.new_address = new_address
         self.log: EventLog | None = None
         self.chain: list[str] = []
         self.results: dict[str, list[str]] = {}
@@ -135,6 +137,7 @@ class Walk:
                     if act == "cancel_call" and self.random.random() < 0.5:
                         run.cancel_call(each.id)
                     elif self.log is not None:
+                        await run.barrier()
                         await self.log.deliver(run.id, self.random.choice([each.id, each.key]), "delivered")
                     else:
                         run.deliver(each.id, "delivered")
@@ -170,8 +173,8 @@ class Walk:
     async def play(self) -> None:
         if self.store == "memory":
             self.log = MemoryLog()
-        elif self.store == "sqlite":
-            self.log = SQLiteLog(self.folder / "runs.db")
+        elif self.store != "none":
+            self.log = open_log(self.new_address(self.store))
         session = Session(self.worker())
         run: Run[Any] = session.run("Begin.")
         self.chain.append(run.id)
@@ -251,7 +254,7 @@ class Walk:
             assert joined == len(stops)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_each_result_joins_once_whatever_happens(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "store"), WALKS)
+async def test_each_result_joins_once_whatever_happens(seed: int, store: str, new_address: NewAddress) -> None:
     async with asyncio.timeout(20):
-        await Walk(seed, STORES[seed % len(STORES)], tmp_path).play()
+        await Walk(seed, store, new_address).play()

@@ -742,6 +742,8 @@ export interface PausedCall {
   is_approved?: boolean;
   /** How the tool goes on, if it has begun the call; ``None``: the call is made from its start. */
   begun?: Begun | null;
+  /** What a hook has waited for before the call, whose name is its state. */
+  held?: Begun | null;
 }
 
 /** What a paused run waits for, and what it needs to go on. */
@@ -760,6 +762,8 @@ export interface PauseState {
   key?: string;
   /** At the end of a turn: the hooks that do not run for it again. */
   spared?: ([string, number])[];
+  /** At the end of a turn: what a hook has waited for, whose name is its state. */
+  held?: Begun | null;
 }
 
 /** The run waits for a decision; ``worker.resume`` continues it. */
