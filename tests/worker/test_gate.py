@@ -44,6 +44,7 @@ from rxworker.tools import ToolContext
 from rxworker.transport import Client
 from rxworker.worker import model_check
 
+pytestmark = pytest.mark.unlogged  # the runs have logs of their own
 SECRET = "hunter2"
 
 
