@@ -227,6 +227,10 @@ PLACEHOLDER = (
     "This call goes on in the background, as {}. Its result will come as a message: do not wait for it, and do not "
     "make the call again."
 )
+RESULT = "[The result of {}, call {}, which went on in the background{}]"
+"""The beginning of the message with the result of a call in the background."""
+NAMES_A_CALL = (PLACEHOLDER[:40], RESULT[:15])
+"""The beginnings of texts that contain the id of a call in the background."""
 AtEnd: TypeAlias = Literal["wait", "wake", "cancel"]
 """What the end of the model's answer does while a call is in the background."""
 

@@ -30,6 +30,7 @@ from rxworker.events import (
     RunStart,
     WatcherDetach,
 )
+from rxworker.events.pause import NAMES_A_CALL
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
@@ -43,7 +44,7 @@ _NOT_COMPARED = frozenset({Ping, Fork, RunRecover, RunRequeue, HandOver, Command
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
 # Seals, names and times that are made anew each time.
 _RANDOM = frozenset(
-    {"delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after",
+    {"began", "delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after",
      "seconds", "signature", "traceparent"}
 )  # fmt: skip
 
@@ -223,6 +224,9 @@ def _essence(value: Any, ids: dict[str, str]) -> object:
             if name not in _RANDOM and held is not None:
                 essence[name] = _known(held, ids) if name in _IDS else _essence(held, ids)
         return essence
+    if isinstance(value, str) and value.startswith(NAMES_A_CALL):
+        for known, place in ids.items():
+            value = value.replace(known, place)
     if isinstance(value, tuple):
         return [_essence(each, ids) for each in value]  # pyright: ignore[reportUnknownVariableType] - a tuple of anything
     return value

@@ -5,6 +5,16 @@ task goes on. When it ends, its result waits here until it joins the conversatio
 `rxworker.turn.rejoin`. With a log, the result is a command to the run, as one that is delivered from outside: it is
 stored before it joins, the log takes the first for a call, and one that comes while the run is paused is carried over
 to the run that resumes it. The tasks of a paused run go on, and the run that resumes it in this process adopts them.
+
+The states of a call, and the events that move it::
+
+    waiting ─ToolStart─▶ running ─ToolStop─▶ ended ─ToolOutput, MessageAdd─▶ in the conversation
+                            │                                                      ▲
+                     BackgroundStart, with the placeholder for its turn            │
+                            ▼                                                      │
+                   in the background ─a result comes─▶ arrived ─BackgroundStop, MessageAdd
+
+A second `BackgroundStart` of a call in the background states that no process runs it: its result is delivered.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from rxworker.events import (
     ToolOutput,
     TurnStop,
 )
-from rxworker.events.pause import BACKGROUND, NO_PAUSE, BackgroundCall, Begun
+from rxworker.events.pause import BACKGROUND, NO_PAUSE, RESULT, BackgroundCall, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.log.values import DeliveredResult
@@ -61,7 +61,7 @@ def result_message(each: BackgroundCall, result: ToolResult) -> Message:
     '[The result of look, call call_1, which went on in the background]\na tree'
     """
     failed = ", and has failed" if result.is_error else ""
-    head = f"[The result of {each.call.name}, call {each.id}, which went on in the background{failed}]"
+    head = RESULT.format(each.call.name, each.id, failed)
     content = result.content
     return Message.user(f"{head}\n{content}") if isinstance(content, str) else Message.user(head, *content)
 

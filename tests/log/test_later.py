@@ -12,14 +12,15 @@ from rxworker import Approve, Session, Worker, before_tool_call, tool, worker_to
 from rxworker.errors import CommandConflictError, LogError
 from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
 from rxworker.hooks import ToolCallContext
-from rxworker.log import EventLog, MemoryLog
+from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, import_run
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource
 from rxworker.log.values import resumed_id
 from rxworker.messages import JsonObject
 from rxworker.state import RunState, fold_run
-from rxworker.testing import call, say
+from rxworker.testing import Reply, call, say
 from rxworker.testing.lint import lint
+from rxworker.testing.reply import Call
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from rxworker.worker.queue import work
 from tests.log.conftest import OpenLog, store_of
@@ -449,3 +450,33 @@ async def test_a_hand_over_waits_for_a_tool_in_the_background() -> None:
         await again
         assert joined(again.state) == ["slow 1"]
         assert other.keys == []
+
+
+async def test_two_runs_that_differ_in_the_ids_of_their_calls_alone_are_equal() -> None:
+    async with MemoryLog() as log:
+        runs: list[str] = []
+        for id in ("toolu_1", "toolu_2"):  # noqa: A001 - what it is
+            bench = Bench()
+            bench.may_end.set()
+            replies = [Reply(tool_calls=(Call("slow", {"n": 1}, id),)), *REPLIES[1:]]
+            run = bench.worker(log, replies).run("go")
+            await run
+            runs.append(run.id)
+        diff = await diff_runs(log, *runs)
+        assert not diff.messages
+        assert diff.is_equal
+
+
+async def test_an_imported_run_does_not_make_a_call_again() -> None:
+    async with MemoryLog() as log, MemoryLog() as elsewhere:
+        bench, other = Bench(effect="idempotent"), Bench(effect="idempotent")
+        run = bench.worker(log).run("go")
+        await reached(run, TurnStop)
+        await run.barrier()
+        await import_run(elsewhere, [line async for line in export_run(log, run.id)])
+        again = other.worker(elsewhere, on_unknown="tell_model").recover(run.id)
+        await again
+        assert other.keys == []
+        assert "have not agreed" in joined(again.state)[0]
+        bench.may_end.set()
+        await run

@@ -19,7 +19,7 @@ from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker import Approve, Finished, Paused, Run, Session, Worker, after_tool_call, tool
-from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RxWorkerError
+from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RunStatusError, RxWorkerError
 from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, ResponseEvent, RunAbort
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
@@ -125,7 +125,7 @@ class Walk:
                 return
             several = run.state.background
             act = self.random.choice(["send", "deliver", "deliver", "cancel_call", "pause", "nothing", "progress"])
-            with suppress(LocalProtocolError, CommandConflictError):
+            with suppress(LocalProtocolError, CommandConflictError, RunStatusError):
                 if act == "send" and self.random.random() < 0.3:
                     sent = run.send("Go on.", self.random.choice(["now", "turn", "end"]))
                     if self.random.random() < 0.3:
