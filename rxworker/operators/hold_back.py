@@ -90,7 +90,8 @@ def hold_back(
     In ``Worker(operators=[...])`` it is a gate for all that the run records: text, thinking, refusals, the arguments,
     progress and results of tools, citations, custom events, and the same of the runs inside tool calls. Nothing that a
     check refuses reaches a watcher, the log or the conversation; a call whose arguments were refused does not run, and
-    the model receives an error. As an operator of a response it does so for the events of that response.
+    the model receives an error. It must be an item of ``operators`` itself: inside another operator, and in a pipe, it
+    checks the events of responses alone.
 
     A check sees up to ``window`` characters of one block, and windows overlap, by default by half: a phrase of up to
     half a window is seen whole before any of it passes. All checks of a window run at once, and so do ``at_most``
