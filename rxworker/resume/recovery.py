@@ -32,7 +32,6 @@ from rxworker.events import (
     PausedCall,
     Record,
     ResponseStatus,
-    RunPause,
     RunRecover,
     RunRequeue,
     RunResume,
@@ -44,7 +43,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.events.pause import NO_PAUSE, RECOVERY, Begun
+from rxworker.events.pause import NO_PAUSE, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import numbered
 from rxworker.log.format import Private
@@ -285,16 +284,9 @@ def _in_question(stored: LoadedRun, scope: TurnScope, unknown: dict[int, str], o
         return Continuation([], scope)
     if on_unknown == "fail":
         return Continuation([], error=LocalProtocolError(why))
-    waiting = [PausedCall(each.place, each.call, begun=each.begun) for each in scope.waiting]
-    pause = replace(
-        scope.pause,
-        hook=RECOVERY,
-        calls=tuple(waiting),
-        required=tuple([index for index, each in enumerate(waiting) if each.place in unknown]),
-        reason=why,
-        refused=dict(sorted((scope.pause.refused | scope.answered).items())),
-    )
-    return Continuation([RunPause(pause)])
+    # In the turn: the hooks see the results of the other calls before the record of the pause has them.
+    scope.unknown, scope.why = frozenset(unknown), why
+    return Continuation([], scope)
 
 
 def _is_answered(state: RunState) -> bool:

@@ -48,7 +48,7 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, UNTIL
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, UNTIL
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
@@ -357,7 +357,10 @@ def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall])
     async def calls(emitter: Emitter[CallItem]) -> None:
         items: Sequence[CallItem] = waiting
         reason = context.pause_request.reason
-        if not scope.finished_by and reason is not None:
+        if scope.unknown:
+            left = [(PausedCall(w.place, w.call, begun=w.begun), w.place in scope.unknown) for w in waiting]
+            items = [PendingCall(each, RECOVERY, scope.why, is_required=is_lost) for each, is_lost in left]
+        elif not scope.finished_by and reason is not None:
             # The hooks run for all of these when the run resumes.
             left = [
                 PendingCall(PausedCall(w.place, w.call, begun=w.begun, held=w.held), BY_CALLER, reason) for w in waiting
@@ -415,7 +418,7 @@ class _Settle(Following[CallItem, Event]):
     def finish(self) -> None:
         """Make the message of the results, or the pause."""
         context, scope, emit = self._context, self._scope, self._emit
-        if scope.finished_by:
+        if scope.finished_by and not scope.unknown:
             for item in refused([each.paused for each in self._waiting], scope.finished_by, None):
                 self.take(item)
         elif self._waiting or self._by_caller:

@@ -393,6 +393,8 @@ class TurnScope(Struct, eq=False):
         ended: The places of those of them whose end was emitted already, by the process that ran them.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
+        unknown: The places of calls whose effect is not known, at which the run pauses before another call runs.
+        why: Why it is not known.
         finished_by: The name of the hook that has finished the run at a tool point, if one has.
         error: Why a recovered run ends at once, if it does.
         taken_up: The response that a recovered turn continues, if there is one.
@@ -411,6 +413,8 @@ class TurnScope(Struct, eq=False):
     ended: frozenset[int] = frozenset()
     early: RunningCalls | None = None
     called: bool = False
+    unknown: frozenset[int] = frozenset()
+    why: str = ""
     finished_by: str = ""
     error: Exception | None = None
     taken_up: OpenResponse | None = None

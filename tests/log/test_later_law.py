@@ -10,7 +10,7 @@ import asyncio
 import random
 from contextlib import suppress
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import reactivex
@@ -113,9 +113,7 @@ class Walk:
             context.set_content(f"masked {context.result.text}")
 
         hooks = [mask] if self.has_mask else []
-        # A pause for a call whose effect is not known shows the results of the others, also before the hooks.
-        unknown: Literal["ask", "tell_model"] = "tell_model" if self.has_mask else "ask"
-        return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log, on_unknown=unknown)
+        return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
 
     async def _disturb(self, run: Run[Any]) -> None:
         """Do something random to a run, again and again."""

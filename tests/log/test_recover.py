@@ -29,6 +29,7 @@ from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, export_run
 from rxworker.log.format import VERSION, Entry, entries_of, records_of
 from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, StopKind
+from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
@@ -164,6 +165,38 @@ async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     assert isinstance(result, Finished)
     assert len(bank.paid) == 2
     assert (await log.list())[0].row.resumes == run
+
+
+async def test_hooks_see_the_results_of_the_other_calls_before_a_pause_shows_them() -> None:
+    @tool
+    async def look() -> str:
+        return "the code is 4711"
+
+    @tool
+    async def pay() -> str:
+        return "paid"
+
+    @after_tool_call(matcher="look")
+    def mask(context: ToolResultContext) -> None:
+        context.set_content("***")
+
+    def worker(log: MemoryLog) -> Worker:
+        model = ByTurn([call("look") + call("pay"), say("Done.")])
+        return Worker(model, tools=[look, pay], hooks=[mask], log=log)
+
+    async with MemoryLog() as log:
+        run = worker(log).run("Go.")
+        await run
+        every = singles([entry async for entry in log.read(run.id)], run.id)
+    ends = [record.seq for record in records_of(every, run.id) if isinstance(record.event, ToolStop)]
+    other = await cut(run.id, [each for each in every if each.last < ends[1]])  # between the ends of the two calls
+    session = worker(other).new_session()
+    paused = await pause_of(session.recover(run.id))
+    assert (paused.hook, [each.name for each in paused.pending], paused.pause.required) == ("recovery", ["pay"], (0,))
+    assert [result.text for result in paused.pause.refused.values()] == ["***"]
+    assert not [record for record in await stored(other, run.id) if b"4711" in encode_record(record)]
+    result = await session.resume(decisions={paused.pending[0].id: Answer("paid")})
+    assert [each.text for message in result.conversation.messages for each in message.tool_results] == ["***", "paid"]
 
 
 @pytest.mark.parametrize("effect", ["write", "idempotent"])
