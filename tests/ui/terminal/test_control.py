@@ -53,6 +53,7 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
         await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
         assert person.field(0) == "a.txt"
         await person.press("ctrl+e", sees="text, required")
+        await person.press(*["backspace"] * 5, *"b.tx")
         for key in (Key("t", "t"), Key("ctrl+s", None)):  # without a wait in between
             person.app.post_message(key)
         await person.sees("Done.")
