@@ -88,8 +88,8 @@ class Background(Struct, eq=False, weakref=True):
         used = {*state.delivered, *self.calls, *[other.id for other in state.background]}
         id = call.id if call.id and call.id not in used else key  # noqa: A001 - what it is
         agreed = tuple(names_in(hooks.orders[HookPoint.BEFORE_TOOL_CALL]))
-        at_end = policy.at_end
-        background = BackgroundCall(id, call, key, each.place, journal.clock(), at_end, is_delivered, "", agreed)
+        began = journal.clock()
+        background = BackgroundCall(id, call, key, each.place, began, policy.at_end, is_delivered, "", agreed)
         self.follow(background, running)
         return background
 

@@ -140,7 +140,7 @@ class SessionBase:
         self._conversation = self._last = ""
         self.paused: Paused[object] | None = None
         self._paused_output: Output[object] | None = None
-        self._background: tuple[str, Background] | None = None  # what goes on while a run is paused
+        self._background: dict[str, Background] = {}  # what goes on while a run without a log is paused
         self._resumed: set[str] = set()
         self._observers: list[abc.ObserverBase[Run[object]]] = []
 
@@ -366,7 +366,7 @@ class SessionBase:
     def _began(self, run: Run[object]) -> None:
         self._current = run
         self.paused = self._paused_output = None
-        if run._context.background.is_carried or self._background is not None:
+        if run._context.background.is_carried or self._background:
             self._go_on(run._context)
         self._collected.begin(run._journal.hub.history, run.first_seq)
         if self.worker.tracing is not None and self._performs:
@@ -381,13 +381,10 @@ class SessionBase:
         """
         first, writer = context.journal.first, context.journal.writer
         resumes = first.resumes if isinstance(first, RunResume) else ""
-        left, own = None if writer is None else writer.log.in_background.get(resumes), self._background
-        if own is not None:
-            self._background = None
-            if own[0] == resumes:
-                left = own[1]
-            else:
-                keep_task(own[1].stop())
+        left = self._background.pop(resumes, None) if writer is None else writer.log.in_background.get(resumes)
+        for other in self._background.values():
+            keep_task(other.stop())
+        self._background = {}
         if isinstance(left, Background):
             context.background.adopt(left, hook_scope(context, TurnScope(variables=context.variables)))
 
@@ -423,11 +420,9 @@ class SessionBase:
             writer.log.bases.note(state.conversation, context.journal.run_id, writer.stored_seq)
         self.paused = result if isinstance(result, Paused) else None
         self._paused_output = None if self.paused is None else context.output
-        background = context.background
-        is_kept = self.paused is not None and bool(state.background)
-        if is_kept and writer is not None:
-            writer.log.in_background[context.journal.run_id] = background
-        self._background = (context.journal.run_id, background) if is_kept and writer is None else None
+        if self.paused is not None and state.background:
+            kept = self._background if writer is None else writer.log.in_background
+            kept[context.journal.run_id] = context.background
 
     def _check_free(self, call: str) -> None:
         try:
