@@ -256,7 +256,7 @@ async def _resumed(log: EventLog, info: RunInfo) -> str:
 
 
 def _status(info: RunInfo) -> str:
-    if info.status == "paused" and (info.row.due or info.row.awaits):
+    if info.is_waiting:
         return "waiting"
     if info.status == "aborted":
         return END_WORDS.get(info.row.cause, info.status)

@@ -183,7 +183,9 @@ class OpenRun:
 
     @property
     def waits_for(self) -> str | None:
-        """Why no process runs it; ``None`` if one does, or it has ended."""
+        """Why no process runs it; ``None`` if one does, a person decides, or it has ended."""
+        if self.info.is_waiting and self.resumed_as is None:
+            return "waiting"
         if self.is_running_here or self.info.error or not self.info.is_cut_off():
             return None
         return "queued" if self.info.status == "queued" else "recovering"

@@ -1001,7 +1001,7 @@ class EventLog(Store):
                 outer = later.run_id
             around = await self._info(outer)
             return around is None or around.status not in (*OPEN, "paused")
-        if info.row.due or info.row.awaits:
+        if info.is_waiting:
             return False
         try:
             return is_over and not decisions_in(await self.sent(row.run_id))

@@ -403,7 +403,7 @@ class RunSource:
 
         All processes store the decision under one key, so that the log takes the first.
         """
-        if not (info.row.due or info.row.awaits):
+        if not info.is_waiting:
             return []
         pause = await pause_in(self.log, info)
         decisions = [await self._woken(info, each.wait, sent) for each in pause.tree]
@@ -476,8 +476,9 @@ class PendingRuns:
         # An imported run is first continued by its name alone, and one that cannot be decoded not at all.
         imported = info.row.imported
         is_taken = is_open and (not imported or info.last_seq > imported)
-        is_waiting = info.sent or info.row.outer or info.row.due or info.row.awaits
-        if info.error or not (is_taken or (info.status == "paused" and is_waiting)):
+        row = info.row
+        may_go_on = info.status == "paused" and (info.sent or row.outer or row.due or row.awaits == "run")
+        if info.error or not (is_taken or may_go_on):
             self._forget(run)
             return
         if self._dropped.get(run) == _progress_of(info):
@@ -487,8 +488,8 @@ class PendingRuns:
         is_known = before is None or (before.row.due, before.sent) == (info.row.due, info.sent)
         if not is_known and (info.row.due or info.status == "queued"):
             self._deferred.pop(run, None)
-        if info.row.due > now and (info.status == "queued" or not (info.sent or info.row.awaits or info.row.outer)):
-            self.defer(run, info.row.due)
+        if row.due > now and (info.status == "queued" or not (info.sent or row.awaits == "run" or row.outer)):
+            self.defer(run, row.due)
         if self._deferred.get(run, 0.0) > now:
             return
         was_deferred = self._deferred.pop(run, None) is not None

@@ -120,7 +120,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         began: When it had begun, if its row was written after that, as that of an imported run; otherwise 0.
         ended: When it had ended, if its row was written after that; otherwise 0.
         due: The moment before which no process takes a queued run, or at which a paused one is woken; 0: none.
-        awaits: Whether a paused run is woken by something other than a moment: a signal, a message, another run's end.
+        awaits: What wakes a paused run besides a moment: ``command``, a signal or a message; ``run``, the end of
+            another run, and possibly these; empty: nothing.
     """
 
     status: StoredStatus = "running"
@@ -156,7 +157,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     began: float = 0.0
     ended: float = 0.0
     due: float = 0.0
-    awaits: bool = False
+    awaits: Literal["", "command", "run"] = ""
 
 
 def with_figures(row: RunRow, state: RunState) -> RunRow:
@@ -242,6 +243,11 @@ class RunInfo(Struct, frozen=True):
     def ended(self) -> float:
         """When it ended or paused, whatever was written since; of one that goes on, when its last entry was stored."""
         return self.row.ended or self.updated
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is paused, and woken by a moment, a signal, a message or another run: it needs no decision."""
+        return self.status == "paused" and bool(self.row.due or self.row.awaits)
 
     def is_cut_off(self, now: float | None = None) -> bool:
         """Whether no process runs it, though it has not ended.

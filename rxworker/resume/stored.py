@@ -28,7 +28,7 @@ from rxworker.events import (
     ToolStop,
     TurnStart,
 )
-from rxworker.events.pause import BACKGROUND, Wait
+from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow, with_figures
@@ -320,13 +320,14 @@ def row_of(state: RunState, row: RunRow) -> RunRow:
     if status == "queued":  # with the moment when it is due
         return replace(with_figures(row, state), status=status)
     waits = () if state.pause is None else state.pause.waits
+    by_run, by_command = any(wait.run for wait in waits), any(wait.signal or wait.message for wait in waits)
     return replace(
         with_figures(row, state),
         status=status,
         wakes=state.commands + 1 if state.pause is not None and state.pause.hook == BACKGROUND else 0,
         reason=state.reason if state.pause is None else state.pause.reason,
         due=min((wait.due for wait in waits if wait.due), default=0.0),
-        awaits=any(wait != Wait(wait.due) for wait in waits),
+        awaits="run" if by_run else "command" if by_command else "",
         cause=state.cause,
     )
 

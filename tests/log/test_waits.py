@@ -13,6 +13,7 @@ import pytest
 from msgspec import to_builtins
 
 from rxworker import Approve, Deny, Finished, Worker, hook, tool, worker_tool
+from rxworker.desk.run import OpenRun
 from rxworker.errors import CommandConflictError, ConfigurationError, HookError, LogError, RunStatusError
 from rxworker.events.pause import UNTIL
 from rxworker.hooks import HookContext
@@ -25,6 +26,7 @@ from rxworker.protocols.openai.chat import ChatEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder, ui_messages_of
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ToolContext
+from rxworker.ui.web.boards.fleet import queues_of
 from rxworker.worker import submit
 from rxworker.worker.queue import QueuedWorker
 from tests.log.conftest import OpenLog
@@ -138,8 +140,10 @@ async def test_a_tool_that_waits_is_called_again_when_that_has_come(
         run = await shop.begin(log)
         listed = await log.existing(run)
         assert bool(listed.row.due) is ("at" in wait)
-        assert listed.row.awaits is (wait.keys() != {"at"})
+        what = {"run": "run", "signal": "command", "message": "command"}
+        assert listed.row.awaits == next((what[name] for name in wait if name in what), "")
         assert "ship waits for" in listed.row.reason
+        assert OpenRun(listed, log).waits_for == "waiting"
         async with working(log, shop):
             await asyncio.sleep(0)
             assert shop.ended == []
@@ -210,6 +214,9 @@ async def test_a_message_alone_wakes_nothing_and_no_limit_of_runs_deletes_what_w
 async def test_a_run_that_is_queued_for_later_is_woken(open_store: OpenLog) -> None:
     async with open_store() as log, working(log, Shop()):
         run = await submit(log, "Hi", at=time.time() + HOUR)
+        queued, now = await log.list(status="queued"), time.time()
+        assert queues_of(queued, now) == []  # no process is needed for it now
+        assert [(queue.depth, queue.since) for queue in queues_of(queued, now + HOUR)] == [(1, queued[0].row.due)]
         await log.wake(run)
         (replica,) = await end_of(log, run)
         assert replica.state.status == "finished"
@@ -277,7 +284,7 @@ async def test_runs_inside_wait_each_for_its_own() -> None:
         run = worker.run("Ship both.")
         assert (await pause_of(run)).hook == "nested"
         info = await log.existing(run.id)
-        assert (bool(info.row.due), info.row.awaits) == (True, True)
+        assert (bool(info.row.due), info.row.awaits) == (True, "command")
         assert await log.prune(max_age=0.0, max_runs=0) == []  # the runs inside neither
         async with working(log, lambda _: worker):
             await log.signal(run.id, "paid", "yes")
@@ -335,7 +342,7 @@ async def test_a_hook_that_waits_runs_again_and_those_before_it_do_not(point: st
         paused = await pause_of(run)
         info = await log.existing(run.id)
         assert (paused.hook, paused.reason[:32]) == (UNTIL, "waits waits for the signal paid,")
-        assert (info.row.due > time.time(), info.row.awaits, paused.pause.required) == (True, True, ())
+        assert (info.row.due > time.time(), info.row.awaits, paused.pause.required) == (True, "command", ())
         await log.signal(run.id, "paid", {"euros": 5})
         if is_killed:  # after the first record of the run that resumes it
             async with RunSource(log) as source:

@@ -243,12 +243,12 @@ class FleetFeed:
             self._changed.set()
 
 
-def queues_of(infos: Iterable[RunInfo]) -> list[QueueInfo]:
-    """The runs that are queued, by worker."""
+def queues_of(infos: Iterable[RunInfo], now: float) -> list[QueueInfo]:
+    """The runs that are queued, by worker, without those that are due later."""
     since: dict[str, list[float]] = {}
     for info in infos:
-        if info.status == "queued":
-            since.setdefault(info.row.worker, []).append(info.created)
+        if info.status == "queued" and info.row.due <= now:
+            since.setdefault(info.row.worker, []).append(max(info.created, info.row.due))
     return [QueueInfo(worker, len(times), min(times)) for worker, times in sorted(since.items())]
 
 
@@ -276,7 +276,7 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> di
         "time": now,
         "runs": runs,
         "recovering": recovering_of(open_runs, now),
-        "queues": queues_of(open_runs),
+        "queues": queues_of(open_runs, now),
         "owners": owners[:MAX_SHOWN],
         "owner_count": len(owners),
         "groups": [
@@ -302,7 +302,7 @@ def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:
     row = info.row
     cost = costs.of(row)
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
-    cause = "resumed" if is_resumed else cause
+    cause = "resumed" if is_resumed else "waiting" if info.is_waiting else cause
     shared = shared_fields(info, FleetRow) | shared_fields(row, FleetRow)
     shared.update(cause=cause, cost=cost.known, unpriced=cost.unpriced)
     return FleetRow(

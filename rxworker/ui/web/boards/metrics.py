@@ -84,7 +84,7 @@ class _FleetCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now, infos, groups = time.time(), self.fleet.open, self.fleet.groups.values()
-        queues = queues_of(infos)
+        queues = queues_of(infos, now)
         text = "Runs that are running without a process"
         yield _gauge("runs_recovering", text, {(): recovering_of(infos, now)})
         yield _gauge("processes", "Processes that hold runs", {(): len(owners_of(infos, now))})

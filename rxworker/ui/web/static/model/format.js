@@ -89,7 +89,7 @@ function revealed(text) {
 
 // The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a cause only while no process runs it.
 export function statusWord(status, cause) {
-  const word = cause && (status === "running" || status === "aborted" || cause === "resumed") ? cause : status;
+  const word = cause && (status === "running" || status === "aborted" || cause === "resumed" || cause === "waiting") ? cause : status;
   return words.status[word] ?? (status === "running" ? word : words.status[status] ?? status);
 }
 
