@@ -837,7 +837,8 @@ class EventLog(Store):
         that resume it have it, too.
 
         Args:
-            run_id: The run's id, or that of a paused run that was resumed.
+            run_id: The run's id, or that of a paused run that was resumed. A tool in a run inside another one waits for
+                signals to the outermost.
             name: The name of the signal.
             value: An object or a text.
 

@@ -183,10 +183,8 @@ async def test_neither_a_clock_that_is_set_nor_a_second_process_wakes_early_or_t
                 monkeypatch.undo()
             assert await log.sent(run) == []
             set_clock(monkeypatch, HOUR + 1)
-            for each in (source, second):
-                taken = await each.take(wait=False)
-                assert taken is not None
-                assert taken.run_id == run
+            taken = await asyncio.gather(source.take(wait=False), second.take(wait=False))
+            assert [one and one.run_id for one in taken] == [run] * 2
             assert len(await log.sent(run)) == 1
             monkeypatch.undo()  # a process whose clock is behind goes on with what was decided
         async with working(log, shop), working(log, shop):
@@ -439,6 +437,39 @@ async def test_a_process_that_is_killed_between_any_two_writes_wakes_a_run_once(
         assert {str(each) for each in shop.ended} == {"['paid', 'sent']"}
         assert (len(shop.keys), shop.seen) == (1, 1)
         frozen.cancel()
+        await log.close()
+        await other.close()
+        if is_whole:
+            return
+    pytest.fail("it did not end")
+
+
+async def test_a_run_for_later_is_not_taken_early_wherever_its_submitter_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is submitted again under its id, by a process whose clock of leases is ahead, and taken once."""
+    for calls in range(10):
+        path, at = tmp_path / f"{calls}.db", time.time() + HOUR
+        log, other = SQLiteLog(path), SQLiteLog(path)
+        killed = Killed(log, calls)
+        other._ahead = (other._ahead or 0.0) + 60.0
+        submitting = asyncio.create_task(submit(log, "Hi", run_id="hi", at=at))
+        frozen = asyncio.create_task(killed.is_frozen.wait())
+        await asyncio.wait([submitting, frozen], return_when=asyncio.FIRST_COMPLETED)
+        async with RunSource(other) as source:
+            assert await source.take(wait=False) is None
+            assert await submit(other, "Hi", run_id="hi", at=at) == "hi"
+            assert await source.take(wait=False) is None
+            set_clock(monkeypatch, HOUR + 1)
+            assert await source.take(wait=False) is not None
+        async with working(other, Shop()):
+            await end_of(other, "hi")
+        monkeypatch.undo()
+        assert [(info.status, info.row.turns) for info in await other.list()] == [("finished", 1)], calls
+        is_whole = not killed.is_frozen.is_set()
+        killed.is_over.set()
+        frozen.cancel()
+        await asyncio.gather(submitting, return_exceptions=True)
         await log.close()
         await other.close()
         if is_whole:
