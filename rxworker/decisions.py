@@ -274,7 +274,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = 
         _check_decision(pending.describe(index), decision)
         if index in pending.questions and isinstance(decision, Approve | Deny):
             reply_of(pending.questions[index], decision)
-        if pending.inside(index) and isinstance(decision, Approve) and decision != Approve():
+        if pending.node(index).inner_run and isinstance(decision, Approve) and decision != Approve():
             raise DecisionError(
                 f"the call {pending.describe(index)} has begun and waits with a run inside: decide about the calls in "
                 "that run, or deny this one"
@@ -307,14 +307,13 @@ def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[
     given = {pending.node(index).run: pending.node(index).path for index in left if decided[index] is not None}
     if not given and not is_any:
         return left
-    missing: list[int] = []
-    for index in left:
-        node = pending.node(index)
+
+    def is_needed(node: TreeCall) -> bool:
         # Whether an effect is to be repeated is decided before anything inside goes on.
-        is_needed = node.hook == RECOVERY and any(path[: len(node.path)] == node.path for path in given.values())
-        if decided[index] is None and (node.run in given or is_needed):
-            missing.append(index)
-    return missing
+        is_doubtful = node.hook == RECOVERY
+        return node.run in given or (is_doubtful and any(p[: len(node.path)] == node.path for p in given.values()))
+
+    return [index for index in left if decided[index] is None and is_needed(pending.node(index))]
 
 
 def _check_pause(pause: PauseState) -> None:

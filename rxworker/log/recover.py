@@ -25,10 +25,11 @@ from typing import Self, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.decisions import Approve, Decision, Decisions, Deny, PendingCalls, StoredDecision, decide, read_stored
+from rxworker.decisions import Approve, Decided, Decision, Deny, PendingCalls, decide, read_stored
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
+    DecisionError,
     LeaseHeldError,
     LogError,
     RunStatusError,
@@ -231,9 +232,9 @@ class RunSource:
         found = decisions_in(sent)
         is_due = bool(found) or is_woken(info.row, sent)
         if is_due:
-            run_id, decided = await routed(self.log, info, read_stored(found[0].data).decisions if found else {})
-            data = msgspec.to_builtins(StoredDecision(decided))
-            await self.log.send(run_id, Command(DECIDE, data, key=DECIDE))
+            given = Decided(read_stored(found[0].data).decisions if found else {})
+            run_id, given = await routed(self.log, info, given)
+            await self.log.send(run_id, Command(DECIDE, msgspec.to_builtins(given), key=DECIDE))
             self.pending.drop(info.run_id)
         return is_due
 
@@ -681,39 +682,42 @@ async def outermost(log: EventLog, info: RunInfo) -> RunInfo:
     return info
 
 
-async def routed(
-    log: EventLog, info: RunInfo, decisions: Decisions | Deny | None
-) -> tuple[str, tuple[Decision | None, ...]]:
+async def routed(log: EventLog, info: RunInfo, given: Decided | Deny) -> tuple[str, Decided]:
     """Where decisions about a run that waits inside another one are stored: with the outermost run around it.
 
     Args:
         log: The log of the run.
         info: The run.
-        decisions: The decisions about its calls; or a denial of the call that it belongs to, which ends the run.
+        given: What is decided about its calls; or a denial of the call that it belongs to, which ends the run.
 
     Returns:
-        The id of the outermost run, and the decisions about its calls.
+        The id of the outermost run, and what is decided about its calls. For a run inside one of another log, its own.
 
     Raises:
-        DecisionError: The decisions do not fit the calls.
+        DecisionError: The decisions do not fit the calls, or something else is given with them.
         RunStatusError: The run does not wait, or the outermost one does not.
         LogError: The log cannot be read.
     """
     outer = await outermost(log, info)
+    if outer is info and isinstance(given, Decided):
+        return info.run_id, given
     tree = (await pause_in(log, outer)).tree
     at = next((at for at, node in enumerate(tree) if node.inner_run == info.run_id), None)
     if at is None:
         text = f"{info.run_id} does not wait for a decision in {outer.run_id} any more"
         raise RunStatusError(text, run_id=info.run_id, status=info.status)
     decided: list[Decision | None] = [None] * len(tree)
-    if isinstance(decisions, Deny):
-        decided[at] = decisions
+    if isinstance(given, Deny):
+        decided[at] = given
+    elif given.add or given.shared_state is not None:
+        what = "takes no messages and no shared state: send messages to the run when it goes on"
+        raise DecisionError(f"{info.run_id} is inside another run, so that a decision about it {what}")
     else:
-        inside = decide(PendingCalls.of(await pause_in(log, info)), decisions)
+        inside = decide(PendingCalls.of(await pause_in(log, info)), given.decisions)
         decided[at + 1 : at + 1 + tree[at].inner] = inside
         if not inside:
             decided[at] = Approve()  # it waits for no decision, and goes on
-    return outer.run_id, tuple(decided)
+    return outer.run_id, Decided(decided)
 
 
 async def end_run(log: EventLog, run_id: str, reason: str) -> None:
@@ -768,7 +772,7 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     if info.row.outer:
         with suppress(RunStatusError):  # otherwise nothing waits with it
             outer, decided = await routed(log, info, Deny(reason))
-            await log.send(outer, Command(DECIDE, msgspec.to_builtins(StoredDecision(decided)), key=DECIDE))
+            await log.send(outer, Command(DECIDE, msgspec.to_builtins(decided), key=DECIDE))
             return
     await _dismiss(log, run_id, reason)
 

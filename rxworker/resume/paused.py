@@ -370,8 +370,7 @@ def _check_shown(paused: Paused[Any]) -> None:
     """
     check_signatures(paused.pending, paused.signatures)
     for at, node in enumerate(paused.pause.tree):
-        inner = paused.nested.get(paused.pause.tree[at + 1].run) if node.inner else None
-        if inner is not None:
+        if (inner := paused.nested.get(node.inner_run)) is not None:
             check_signatures(inner.pending, paused.signatures[at + 1 : at + 1 + node.inner])
 
 

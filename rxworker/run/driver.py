@@ -494,10 +494,8 @@ class RunDriver(Generic[T_co]):
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
-        state, output, called, nested = journal.state, context.output, context.called, {}
-        if journal.writer is None and state.pause is not None:
-            nested = {node.inner_run: context.nested.get(node.inner_run) for node in state.pause.tree}
-        return result_of(state, journal.run_id, output, context.variables, called, nested=nested)
+        nested, state, called = {} if journal.writer else context.nested, journal.state, context.called
+        return result_of(state, journal.run_id, context.output, context.variables, called, nested=nested)
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""

@@ -173,6 +173,9 @@ class Run(Generic[T_co]):
             shared=SharedState(shared, checked(journal), partial(_call_soon, self._loop)),
             commands=commands,
         )
+        if isinstance(resume := first[0], RunResume):
+            for budget in context.budgets:  # those of the runs around it, too
+                budget.carry_over(resume.resumes, journal.run_id, resume.usage)
         for event in first:
             journal.emit(event)
         if (context.worker.operators or context.parents) and (gates := gates_of(context)):
@@ -565,11 +568,10 @@ class Run(Generic[T_co]):
             >>> asyncio.run(main())
             So.
         """
-        found: Run[Any] | None = self._context.inside.get(call_id)
-        if found is None:
-            known = ", ".join(self._context.inside) or "none"
-            raise LocalProtocolError(f"no run of a call {call_id!r} runs; calls with such runs: {known}")
-        return found
+        inside: dict[str, Run[Any]] = self._context.inside
+        if call_id not in inside:
+            raise LocalProtocolError(f"no run of a call {call_id!r} runs; calls with such runs: {[*inside]}")
+        return inside[call_id]
 
     def cancel(
         self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"

@@ -390,7 +390,7 @@ def result_of(
         usage_by_model=state.usage_by_model,
         variables=dict(variables),
         called=tuple(called),
-        nested={run: kept for run, kept in nested.items() if kept is not None},
+        nested={node.inner_run: kept for node in pause.tree if (kept := nested.get(node.inner_run)) is not None},
     )
 
 

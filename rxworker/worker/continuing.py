@@ -10,19 +10,12 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rxworker.decisions import Decided, Decision, PendingCalls, decide, granted_by
-from rxworker.errors import (
-    CommandConflictError,
-    ConfigurationError,
-    DecisionError,
-    LocalProtocolError,
-    LogError,
-    RunStatusError,
-)
+from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
 from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
-from rxworker.log.recover import end_nested, present, resumed_id, routed
+from rxworker.log.recover import end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn, wake_command
@@ -129,8 +122,6 @@ def resumed(
         allowed.append(pair)
     if source is None:
         session.allowed[:] = allowed
-    for budget in session._budgets():
-        budget.carry_over(waiting.run_id, run, waiting.usage)
     return Beginning(
         first,
         scope,
@@ -160,15 +151,15 @@ async def decided(
     _check_performs(session)
     info = await log.listed(run_id)
     if info is not None and info.row.outer:
-        run_id, given = await inside(log, info, given)
+        run_id, given = await routed(log, info, given)
         known = None
     if known is None:
         paused, row = await load_paused(session, run_id, given)
         if session.paused is not None and session.paused.run_id == run_id:
             paused = session.paused  # with the variables that no log can keep
+    elif info is None:
+        return resumed(session, known, given, output, claim=claim)
     else:
-        if info is None:
-            return resumed(session, known, given, output, claim=claim)
         check_status(run_id, info.status, ("paused",))
         # Also what the program has allowed in the session since.
         paused, row = known, replace(info.row, allowed=tuple(dict.fromkeys((*info.row.allowed, *session.allowed))))
@@ -181,24 +172,6 @@ async def decided(
         session.paused = None  # another decision continues it
         raise
     return await _applied(session, log, paused, given, output, row)
-
-
-async def inside(log: EventLog, info: RunInfo, given: Decided) -> tuple[str, Decided]:
-    """What is decided about a run inside others of its log, as a decision about the outermost of these, and its id.
-
-    Raises:
-        DecisionError: Messages or a state are given with it; or as for `routed`.
-        RxWorkerError: As for `routed`.
-    """
-    if await present(log, info.row.outer) is None:
-        return info.run_id, given
-    if given.add or given.shared_state is not None:
-        raise DecisionError(
-            f"{info.run_id} is inside another run: a decision about it takes no messages and no shared state; send "
-            "messages to the run when it goes on"
-        )
-    run_id, decided = await routed(log, info, given.decisions)
-    return run_id, Decided(decided)
 
 
 async def _applied(

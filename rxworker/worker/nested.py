@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.decisions import Decisions, inner_decisions
+from rxworker.decisions import inner_decisions
 from rxworker.errors import (
     ConfigurationError,
     DecisionError,
@@ -193,8 +193,8 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
         result = run.result()
     else:
         watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
-        if outer is not None:
-            outer.inside[context.call_id] = run
+        inside = {} if outer is None else outer.inside
+        inside[context.call_id] = run
         try:
             result = await run
         except asyncio.CancelledError:
@@ -202,8 +202,7 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
             raise
         finally:
             watching.dispose()
-            if outer is not None:
-                outer.inside.pop(context.call_id, None)
+            inside.pop(context.call_id, None)
     if not isinstance(result, Paused):
         return result.text
     if outer is not None:
@@ -230,19 +229,9 @@ def _begin_alone(session: Session, task: str, context: ToolContext, outer: RunCo
     paused = outer.nested.get(begun.run)
     if paused is None:
         raise ExecutionFailedError(f"the run {begun.run} that it has begun is lost", tool=context.tool)
-    return session.resume(paused, decisions=_decisions_in(begun))
-
-
-def _decisions_in(begun: Begun) -> Decisions:
-    """The decisions about the calls of the run inside.
-
-    Raises:
-        QuestionError: There are none: it goes on waiting.
-    """
-    decided = inner_decisions(begun)
-    if decided is None:
-        raise QuestionError(begun)
-    return decided
+    if (decided := inner_decisions(begun)) is None:
+        raise QuestionError(begun)  # it goes on waiting
+    return session.resume(paused, decisions=decided)
 
 
 async def _begin_inside(
@@ -279,10 +268,8 @@ async def _begin_inside(
         if info is not None and info.last_seq:
             run_id, given = info.run_id, None
         elif paused is not None:
-            run_id, given = (
-                paused.run_id,
-                None if begun is None or begun.run != paused.run_id else inner_decisions(begun),
-            )
+            run_id = paused.run_id
+            given = inner_decisions(begun) if begun is not None and begun.run == run_id else None
             if given is None and not decisions_in(await log.sent(run_id)):
                 return await read_run(log, run_id, paused.row)
         else:

@@ -37,7 +37,7 @@ from rxworker.errors import (
 from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
-from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
+from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, routed
 from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
@@ -49,7 +49,7 @@ from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.arguments import expect
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.continuing import inside, load_paused
+from rxworker.worker.continuing import load_paused
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -315,7 +315,7 @@ class QueuedWorker(Worker):
         given = Decided(decisions, session._mapped(add), shared_state)
         info = await log.listed(run_id)
         if info is not None and info.row.outer:
-            run_id, given = await inside(log, info, given)
+            run_id, given = await routed(log, info, given)
         paused, _ = await load_paused(session, run_id, given)
         await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)

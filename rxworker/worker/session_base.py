@@ -338,8 +338,11 @@ class SessionBase:
             begin: What it begins with, or a function that loads that.
             run_id: Its id; by default one is made.
         """
-        worker, loop = self.worker, asyncio.get_running_loop()
-        around, outer = _around(loop)
+        worker, loop, account = self.worker, asyncio.get_running_loop(), ACCOUNT.get()
+        around = account if isinstance(account, RunAccount) and account.is_open else None
+        # A run in the loop of another thread is counted, and is otherwise on its own.
+        is_here = around is not None and around.context.journal.hub.loop is loop
+        outer = around.context if around is not None and is_here else None
         clock = loop.time if isinstance(loop, VirtualLoop) else time.time
         context = RunContext(
             worker=settings_of(worker),
@@ -348,20 +351,14 @@ class SessionBase:
             scheduler=loop_clock() if worker.scheduler is None else scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock, loop),
             parents=() if outer is None else outer.line,
-            budgets=self._budgets(),
+            budgets=_budgets(worker.budget, outer),
             conversation=self.labels.get(CONVERSATION) or worker.labels.get(CONVERSATION) or self._conversation,
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
         if around is not None and around.of != "call":
-            _follow(run, around.context, is_here=outer is not None)
+            _follow(run, around.context, is_here=is_here)
         return run
-
-    def _budgets(self) -> tuple[Budget, ...]:
-        """The budgets of a run that begins here and now: its own, and those of the runs around it."""
-        own, (_, outer) = self.worker.budget, _around(asyncio.get_running_loop())
-        around = () if outer is None else outer.budgets
-        return around if own is None or own in around else (own, *around)
 
     def _began(self, run: Run[object]) -> None:
         self._current = run
@@ -463,12 +460,6 @@ def _follow(run: Run[object], outer: RunContext, *, is_here: bool) -> None:
     run.subscribe(relay, ended, ended)
 
 
-def _around(loop: asyncio.AbstractEventLoop) -> tuple[RunAccount | None, RunContext | None]:
-    """What counts a run that begins now, and the run that it is inside.
-
-    A run in the loop of another thread is counted, and is otherwise on its own.
-    """
-    account = ACCOUNT.get()
-    around = account if isinstance(account, RunAccount) and account.is_open else None
-    is_here = around is not None and around.context.journal.hub.loop is loop
-    return around, around.context if around is not None and is_here else None
+def _budgets(own: Budget | None, outer: RunContext | None) -> tuple[Budget, ...]:
+    around = () if outer is None else outer.budgets
+    return around if own is None or own in around else (own, *around)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import entries_of, records_of
 from rxworker.log.recover import RunSource, dismiss_run
 from rxworker.log.values import Command, RunRow, resumed_id
+from rxworker.messages import Message
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ToolContext
 from rxworker.worker.nested import worker_tool
@@ -303,12 +305,15 @@ async def test_a_decision_about_a_nested_run_is_stored_with_the_outermost_run(wa
             }
             return
         if way == "program":
+            with pytest.raises(DecisionError, match="takes no messages"):
+                await worker.decide(nested, add=[Message.user("And hurry.")])
             result = await worker.decide(nested)
         else:
             if way == "command":  # stored as it is, by a program of its own
                 await log.send(nested, Command("decide", {"decisions": []}, key="decide"))
                 async with RunSource(log) as source:
-                    assert (await source.take(wait=False) or run).run_id == run.id  # pyright: ignore[reportAttributeAccessIssue]
+                    due: Any = await source.take(wait=False)
+                assert due.run_id == run.id
             elif way == "queue":
                 assert await QueuedWorker("", log=log).decide_later(nested) == going_on
             else:

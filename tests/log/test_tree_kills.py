@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Approve, Paused, Run, Worker, tool, worker_tool
+from rxworker import Approve, Paused, Run, RunResult, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import RunStop
@@ -81,7 +81,7 @@ def approve_all(paused: Paused[Any]) -> list[Decision | None]:
 
 async def live(worker: Worker) -> None:
     """A process that begins the run, and decides."""
-    result: Any = await worker.run("go")
+    result: RunResult[Any] = await worker.run("go")
     while isinstance(result, Paused):
         result = await worker.new_session().decide(result.run_id, approve_all(result))
 

@@ -14,7 +14,7 @@ from rxworker.decisions import Decisions
 from rxworker.errors import DecisionError, LocalProtocolError, RunCancelledError
 from rxworker.events import MessageAdd, Question, RunPause
 from rxworker.log import EventLog, Replica
-from rxworker.messages import ToolMeta
+from rxworker.messages import JsonObject, ToolMeta
 from rxworker.resume.paused import load_paused, save_paused
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, lint
@@ -23,7 +23,7 @@ from rxworker.worker import Budget
 from tests.pauses import pause_of
 from tests.runs import records_of
 
-FORM = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+FORM: JsonObject = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
 CALL = "call_1_1"
 
 

@@ -130,7 +130,7 @@ class Runs:
         info = None if log is None or run_id == waiting.id else await log.listed(run_id)
         if log is not None and info is not None:
             try:
-                _, decisions = await routed(log, info, decisions)
+                decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
             except RunStatusError as error:
                 raise ApiError(409, "conflict", str(error)) from error
         return await self.resume(waiting, decisions)
