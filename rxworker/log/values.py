@@ -574,7 +574,7 @@ def nested_id(outer: str, key: str) -> str:
     began = key.rsplit("/", 3)[0]
     # A copy of a run has runs of its own.
     is_same = first_id(began) == first_id(outer)
-    return f"{began if is_same else outer}.{sha256(key.encode()).hexdigest()[:12]}"
+    return f"{began if is_same else first_id(outer)}.{sha256(key.encode()).hexdigest()[:12]}"
 
 
 def new_id() -> str:

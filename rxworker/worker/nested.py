@@ -36,7 +36,7 @@ from rxworker.events import Record
 from rxworker.events.pause import AtEnd, Begun, outline
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
-from rxworker.log.values import OPEN, decisions_in, nested_id, resumed_id
+from rxworker.log.values import OPEN, nested_id, resumed_id
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.messages.message import to_messages
 from rxworker.messages.settings import check_plain
@@ -270,7 +270,7 @@ async def _begin_inside(
         elif paused is not None:
             run_id = paused.run_id
             given = inner_decisions(begun) if begun is not None and begun.run == run_id else None
-            if given is None and not decisions_in(await log.sent(run_id)):
+            if given is None:
                 return await read_run(log, run_id, paused.row)
         else:
             return session._start(to_messages(task), None, log, run_id)  # its process ended before it was accepted
@@ -291,10 +291,10 @@ async def _begin_inside(
 
 async def _end_inside(run: Run[object], outer: RunContext | None) -> None:
     """End a run because the tool call that it belongs to is cancelled."""
-    if run.done():
-        return
-    if outer is not None and outer.journal.is_left:
+    if outer is not None and outer.journal.is_left and not run.done():
         # The process that continues the outer run makes this call again, which continues the run.
         await run.hand_over(reason="its outer run was handed over", seconds=0.0)
-    else:
+    elif not run.done():
         await run.cancel(reason="the outer run was cancelled")
+    if outer is not None and run.state.status == "paused":  # it was faster, and ends with the outer run
+        outer.nested[run.id] = None

@@ -29,10 +29,11 @@ from tests.whole import IS_WHOLE
 
 
 class Effects:
-    """What the tools have done, by the idempotency keys of their calls, and how many calls have begun."""
+    """What the tools have done, by the idempotency keys of their calls, and what a person has approved."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
+        self.approved: set[str] = set()
 
     def worker(self, log: EventLog) -> Worker:
         """Three runs inside each other; the outermost has two calls that pause inside, the innermost pauses twice."""
@@ -40,6 +41,7 @@ class Effects:
         @tool(requires_approval=True, effect="idempotent")
         async def wipe(what: str, context: ToolContext) -> str:
             """Wipe."""
+            assert what in self.approved
             self.keys[context.idempotency_key] = what
             return f"{what} is gone"
 
@@ -74,19 +76,21 @@ class Mortal:
             setattr(log, name, counted(getattr(log, name)))
 
 
-def approve_all(paused: Paused[Any]) -> list[Decision | None]:
+def approve_all(paused: Paused[Any], effects: Effects) -> list[Decision | None]:
     pending = PendingCalls.of(paused.pause)
+    shown: list[Any] = [pending.calls[at].input for at in pending.required]
+    effects.approved.update(each["what"] for each in shown)
     return [Approve() if at in pending.required else None for at in range(len(pending.calls))]
 
 
-async def live(worker: Worker) -> None:
+async def live(worker: Worker, effects: Effects) -> None:
     """A process that begins the run, and decides."""
     result: RunResult[Any] = await worker.run("go")
     while isinstance(result, Paused):
-        result = await worker.new_session().decide(result.run_id, approve_all(result))
+        result = await worker.new_session().decide(result.run_id, approve_all(result, effects))
 
 
-async def go_on(worker: Worker, log: EventLog) -> RunInfo | None:
+async def go_on(worker: Worker, log: EventLog, effects: Effects) -> RunInfo | None:
     """Another process: it takes what waits for one, decides about what waits for that, and ends what nothing needs."""
     last: RunInfo | None = None
     for _ in range(20):
@@ -99,7 +103,7 @@ async def go_on(worker: Worker, log: EventLog) -> RunInfo | None:
         last = max(outermost, key=lambda info: (len(info.run_id), info.run_id))
         if last.status == "paused":
             paused: Any = await worker.load(last.run_id)
-            await ended(worker.new_session().decide(last.run_id, approve_all(paused)))
+            await ended(worker.new_session().decide(last.run_id, approve_all(paused, effects)))
         elif last.status not in OPEN:
             break
     return last
@@ -156,12 +160,12 @@ async def test_a_process_ends_between_any_two_writes(
         log: Any = MemoryLog() if store == "memory" else SQLiteLog(file)
         Mortal(log, writes)
         try:
-            await live(effects.worker(log))
+            await live(effects.worker(log), effects)
             is_over = True
         except RxWorkerError:
             pass
         other = reborn(log) if store == "memory" else reopened(log, file)
         async with other:
-            await check(other, effects, await go_on(effects.worker(other), other))
+            await check(other, effects, await go_on(effects.worker(other), other, effects))
         writes += step
     assert writes > 40

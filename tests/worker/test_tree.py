@@ -10,21 +10,40 @@ import pytest
 from msgspec.structs import replace
 
 from rxworker import Answer, Approve, ApproveAlways, Deny, Limits, Paused, Worker, tool, worker_tool
-from rxworker.decisions import Decisions
+from rxworker.decisions import Decided, Decisions
 from rxworker.errors import DecisionError, LocalProtocolError, RunCancelledError
-from rxworker.events import MessageAdd, Question, RunPause
-from rxworker.log import EventLog, Replica
-from rxworker.messages import JsonObject, ToolMeta
-from rxworker.resume.paused import load_paused, save_paused
+from rxworker.events import MessageAdd, PausedCall, PauseState, Question, RunPause, Usage
+from rxworker.events.pause import Begun, Reply
+from rxworker.hooks import Hooks
+from rxworker.log import EventLog, MemoryLog, Replica
+from rxworker.messages import Conversation, JsonObject, ToolCall, ToolMeta
+from rxworker.resume.paused import load_paused, resume_turn, save_paused
 from rxworker.state import fold_run
-from rxworker.testing import Reply, ScriptedModel, call, lint
-from rxworker.tools import ClientTool, ToolContext
+from rxworker.testing import Reply as Answers
+from rxworker.testing import ScriptedModel, call, lint, say
+from rxworker.tools import ClientTool, Toolbox, ToolContext
+from rxworker.turn.result import signature_of
 from rxworker.worker import Budget
+from tests.log.victim import ByTurn
 from tests.pauses import pause_of
 from tests.runs import records_of
 
 FORM: JsonObject = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
 CALL = "call_1_1"
+
+
+pytestmark = pytest.mark.unlogged  # the fixture gives the logs
+
+
+@pytest.fixture(params=["none", "memory"], autouse=True)
+def log_of_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of all workers of a test, those of nested runs included; or none."""
+    log, init = MemoryLog() if request.param == "memory" else None, Worker.__init__
+
+    def init_with_log(self: Worker, *args: Any, **options: Any) -> None:
+        init(self, *args, **{"log": log, **options})
+
+    monkeypatch.setattr(Worker, "__init__", init_with_log)
 
 
 class Tools:
@@ -56,7 +75,7 @@ class Tools:
 
         self.of = {"wipe": wipe, "look": look, "book": book, "tab": ClientTool(ToolMeta("tab", "Open a tab.", {}))}
 
-    def worker(self, *answers: Reply | str, **more: Any) -> Worker:
+    def worker(self, *answers: Answers | str, **more: Any) -> Worker:
         """A worker with all of them."""
         return Worker(ScriptedModel(list(answers)), tools=[*self.of.values()], **more)
 
@@ -65,7 +84,7 @@ def asks(worker: Worker | Callable[[], Worker], name: str = "ask") -> Any:
     return worker_tool(worker, name=name, description="Ask.")
 
 
-def one_inside(tools: Tools, *calls: Reply, depth: int = 2) -> Worker:
+def one_inside(tools: Tools, *calls: Answers, depth: int = 2) -> Worker:
     """A worker with a run inside a run, as deep as wanted, whose calls are these, one turn each."""
     worker = tools.worker(*calls, "Inside.")
     for _ in range(depth - 1):
@@ -366,42 +385,41 @@ async def test_a_cancellation_while_a_run_inside_is_paused_ends_it_too() -> None
 
 async def test_nothing_that_was_decided_counts_in_a_fork() -> None:
     tools = Tools()
-    worker = one_inside(tools, call("wipe", what="a"))
-    if worker.log is None:
-        return
-    paused = await pause_of(worker.run("go"))
-    end = (await worker.log.existing(paused.run_id)).last_seq
-    resumed = worker.new_session().decide(paused.run_id)
-    await resumed
-    for source, seq in ((paused.run_id, end), (resumed.id, 1), (resumed.id, 2)):
-        tools.done.clear()
-        again = one_inside(tools, call("wipe", what="a"))
-        copy = await pause_of(again.new_session().fork(source, seq))
-        if seq == end:  # what waited there waits here; the call starts again, and so does the run inside
-            copy = await pause_of(again.new_session().decide(copy.run_id, [None, Approve()]))
-        assert tools.done == []
-        assert [each.name for each in copy.pending] == ["ask", "wipe"]
-        assert copy.pause.tree[0].inner_run.startswith(copy.run_id.partition("~")[0])
-        result = await again.new_session().decide(copy.run_id)
-        assert (result.text, tools.done) == ("So.", ["wipe a"])
-
-
-async def test_a_decision_in_a_fork_is_about_its_call_alone() -> None:
-    """What was decided inside does not count in it, and what is decided beside that does."""
-    tools = Tools()
 
     def make() -> Worker:
-        inner = tools.worker(call("wipe", what="a"), "Inside.")
-        calls = call("ask", task="?") + call("book")
-        return Worker(ScriptedModel([calls, "So."]), tools=[asks(inner), tools.of["book"]])
+        inner = Worker(ByTurn([call("wipe", what="a"), say("Inside.")]), tools=[tools.of["wipe"]])
+        return Worker(ByTurn([call("ask", task="?"), say("So.")]), tools=[asks(inner)])
 
     worker = make()
     if worker.log is None:
         return
     paused = await pause_of(worker.run("go"))
     end = (await worker.log.existing(paused.run_id)).last_seq
-    copy = await pause_of(make().new_session().fork(paused.run_id, end))
-    decisions: Decisions = [Approve(), Approve(), Approve({"day": "Monday"})]
-    again = await pause_of(make().new_session().decide(copy.run_id, decisions))
-    assert tools.done == ["book {'day': 'Monday'}"]
-    assert [node.name for node in again.pause.tree] == ["call_1_1", "call_1_1/call_1_1"]
+    resumed = make().new_session().decide(paused.run_id)
+    await resumed
+    assert tools.done == ["wipe a"]
+    for source, seq in ((paused.run_id, end - 1), (resumed.id, 1), (resumed.id, 2)):
+        tools.done.clear()
+        copy = await pause_of(make().new_session().fork(source, seq))
+        assert [node.name for node in copy.pause.tree if node.needs_decision] == ["call_1_1/call_1_1"]
+        assert copy.pause.tree[0].inner_run.startswith(copy.run_id)
+        assert tools.done == []
+        assert (await make().new_session().decide(copy.run_id)).text == "So."
+        assert tools.done == ["wipe a"]
+
+
+def test_a_decision_in_a_copy_is_about_its_call_alone() -> None:
+    """What was decided inside does not count in it, and what is decided beside that does."""
+    inside = PauseState("permit", (PausedCall(0, ToolCall("y", "wipe", {})),), (0,))
+    begun = Begun(run="run-1.1", paused=inside)
+    asked = PausedCall(1, ToolCall("z", "book", {}), begun=Begun(question=Question("tables", "Which day?", FORM)))
+    pause = PauseState("question", (PausedCall(0, ToolCall("x", "ask", {}), begun=begun), asked), (1,))
+    signatures = tuple([signature_of(each) for each in pause.pending])
+    shown = {"turns": 1, "stop_reason": None, "run_id": "run-1", "is_foreign": True}
+    paused: Any = Paused(Conversation(), "", Usage(), pause=pause, signatures=signatures, **shown)  # pyright: ignore
+    given = Decided([Approve(), Approve(), Approve({"day": "Monday"})])
+    _, scope, _ = resume_turn(paused, given, Hooks(), Toolbox())
+    again, booked = scope.pause.calls
+    assert (again.begun, again.is_approved) == (None, False)
+    assert booked.begun is not None
+    assert booked.begun.reply == Reply("accept", {"day": "Monday"})
