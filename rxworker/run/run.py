@@ -170,7 +170,7 @@ class Run(Generic[T_co]):
             output=output,
             variables=scope.variables,
             called=dict.fromkeys(begin.called),
-            shared=SharedState(shared, checked(journal), partial(_call_soon, self._loop)),
+            shared=SharedState(shared, partial(background.share, checked(journal)), partial(_call_soon, self._loop)),
             commands=commands,
         )
         if isinstance(resume := first[0], RunResume):

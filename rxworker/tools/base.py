@@ -18,6 +18,7 @@ import time
 import typing
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
@@ -25,7 +26,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
+from rxworker.errors import ConfigurationError, ExecutionFailedError, LocalProtocolError, describe
 from rxworker.events import Custom, CustomEvent, Record, SharedStateChange
 from rxworker.events.arguments import text_parameter
 from rxworker.events.form import check_form
@@ -86,6 +87,11 @@ class SharedState:
             LocalProtocolError: There is no such place.
         """
         self._change(path, None, removes=True)
+
+    def apply(self, change: SharedStateChange) -> None:
+        """Make a change again, unless its place is gone."""
+        with suppress(LocalProtocolError):
+            self._change(change.path, change.value, removes=change.op == "remove")
 
     def _change(self, path: str, value: Json, *, removes: bool = False) -> None:
         with self._lock:

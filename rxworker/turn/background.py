@@ -20,13 +20,22 @@ A second `BackgroundStart` of a call in the background states that no process ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import BackgroundProgress, CommandTaken, Event, ToolProgress, ToolStart, ToolStop
+from rxworker.events import (
+    BackgroundProgress,
+    CommandTaken,
+    Event,
+    Record,
+    SharedStateChange,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+)
 from rxworker.events.pause import BackgroundCall
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in
@@ -35,7 +44,7 @@ from rxworker.messages import Json, ToolResult
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
-from rxworker.tools.run import CallScope, RunningCall, ToolEvent, key_of
+from rxworker.tools.run import CallScope, Forwarder, RunningCall, ToolEvent, key_of
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.journal import Journal
 
@@ -66,6 +75,7 @@ class Background(Struct, eq=False, weakref=True):
         is_foreign: Whether these were begun in another run, so that no hook and no person has agreed to them.
         kept: With what the tools of these go on, by their ids.
         heir: That of the run which has adopted the calls.
+        shared: Changes of the shared state that the calls have made while the run is paused.
     """
 
     journal: Journal | None = None
@@ -78,6 +88,7 @@ class Background(Struct, eq=False, weakref=True):
     is_foreign: bool = False
     kept: Mapping[int | str, Json] = {}
     heir: Background | None = None
+    shared: list[SharedStateChange] = []
 
     def begin(self, hooks: Hooks, running: RunningCall, is_delivered: bool) -> BackgroundCall:
         """Take a call that goes into the background, and from then on its events."""
@@ -96,11 +107,22 @@ class Background(Struct, eq=False, weakref=True):
     def follow(self, background: BackgroundCall, running: RunningCall) -> None:
         """Take the events of a call in the background."""
         self.calls[background.id] = running
-        running.scope = replace(running.scope, can_ask=False)
+        running.scope = self._scope(running.scope, running.scope.key)
         if running.line is not None:
             running.line.can_ask = False
         running.emit = partial(self._report, background.id)
         running.task.add_done_callback(partial(self._done, running))
+
+    def _scope(self, scope: CallScope, key: str) -> CallScope:
+        return replace(scope, key=key, can_ask=False, relay=partial(self._relay, scope.relay))
+
+    def _relay(self, relay: Forwarder, call_id: str, record: Record) -> None:
+        if self._is_running:  # nothing follows a pause
+            relay(call_id, record)
+
+    @property
+    def _is_running(self) -> bool:
+        return self.journal is not None and self.journal.state.status == "running"
 
     def _report(self, id: str, event: ToolEvent | BackgroundProgress) -> None:  # noqa: A002 - what it is
         journal = self.journal
@@ -117,7 +139,7 @@ class Background(Struct, eq=False, weakref=True):
             result = event.result
             assert result is not None  # no hook has seen it
             self.deliver(DeliveredResult(id, result.content, event.is_error, event.seconds))
-        elif journal is not None and journal.state.status == "running" and not isinstance(event, ToolStart):
+        elif journal is not None and self._is_running and not isinstance(event, ToolStart):
             journal.emit(event)
 
     def _done(self, running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
@@ -128,7 +150,7 @@ class Background(Struct, eq=False, weakref=True):
         owner = self if self.heir is None else self.heir
         if not task.cancelled() and task.exception() is None:
             return
-        if owner.journal is not None and owner.journal.state.status == "running":
+        if owner._is_running:
             call = running.each.call
             result = ToolResult(call.id, "The tool cancelled itself.", is_error=True, name=call.name)
             asyncio.get_running_loop().call_soon(running.report, ToolStop(result))  # unless the run ends now
@@ -163,11 +185,21 @@ class Background(Struct, eq=False, weakref=True):
         self.arrived[:0] = other.arrived
         for id, running in other.calls.items():  # noqa: A001 - what it is
             self.calls[id] = running
-            running.scope = replace(scope, key=running.scope.key, can_ask=False)
+            running.scope = self._scope(scope, running.scope.key)
             running.emit = partial(self._report, id)
             if running.line is not None and scope.shared is not None:
                 running.line._shared, running.line.variables = scope.shared, scope.variables or {}
+        if scope.shared is not None:
+            for change in other.shared:
+                scope.shared.apply(change)
         other.calls, other.arrived, other.heir = {}, [], self
+
+    def share(self, emit: Callable[[SharedStateChange], None], change: SharedStateChange) -> None:
+        """Emit a change of the shared state. While the run is paused, it waits for the run that adopts the calls."""
+        if self.calls and not self._is_running:
+            self.shared.append(change)
+        else:
+            emit(change)
 
     async def stop(self) -> None:
         """Cancel the calls that this process runs, and wait for their ends."""

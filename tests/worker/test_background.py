@@ -561,3 +561,25 @@ def test_the_end_of_the_loop_gives_a_call_no_result() -> None:
 
     log = asyncio.run(main())
     assert asyncio.run(sent(log)) == 0
+
+
+def test_what_a_call_shares_while_its_run_is_paused_is_shared_by_the_run_that_resumes_it() -> None:
+    @tool(background=True)
+    async def steps(context: ToolContext) -> str:
+        for step in ("one", "two", "three"):
+            await asyncio.sleep(10)
+            context.set_shared_state(step, "/steps/-")
+        return "shared"
+
+    replies = (call("steps"), call("pay"), "Paid.", "Done.")
+    worker = worker_of(*replies, tools=[steps, pay], shared_state={"steps": []})
+
+    async def main() -> None:
+        paused = await pause_of(worker.run("go"))
+        await asyncio.sleep(25)
+        run = worker.resume(paused)
+        await watched(run)
+        assert joined(run.state) == ["shared"]
+        assert run.state.shared_state == {"steps": ["one", "two", "three"]}
+
+    played(worker, main)
