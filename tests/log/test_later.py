@@ -228,7 +228,7 @@ async def test_a_pause_for_an_approval_loses_no_call(who: str) -> None:
 
 async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_process() -> None:
     async with MemoryLog() as log:
-        bench = Bench()
+        bench = Bench(effect="idempotent")
         replies = [call("slow", n=1), call("pay"), say("Paid."), say("Done.")]
         run = bench.worker(log, replies).run("go")
         paused = await pause_of(run)
@@ -238,7 +238,7 @@ async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_p
                 assert command.kind == "deliver"
                 break
         left = await copy_of(log, run.id)
-        other = Bench()
+        other = Bench(effect="idempotent")
         again = other.worker(left, replies).decide(run.id, {paused.pending[0].id: Approve()})
         await again
         assert joined(again.state) == ["slow 1"]
@@ -480,3 +480,21 @@ async def test_an_imported_run_does_not_make_a_call_again() -> None:
         assert "have not agreed" in joined(again.state)[0]
         bench.may_end.set()
         await run
+
+
+async def test_a_result_counts_once_for_all_runs_that_resume_each_other() -> None:
+    async with MemoryLog() as log:
+        bench = Bench()
+        replies = [call("slow", n=1) + call("order"), call("pay"), say("Paid."), say("Done."), say("Really.")]
+        worker = bench.worker(log, replies)
+        run = worker.run("go")
+        paused = await pause_of(run)
+        await log.deliver(run.id, "call_1_2", "a parcel")
+        again = worker.decide(run.id, {paused.pending[0].id: Approve()})
+        await reached(again, BackgroundStop)
+        for run_id in (run.id, again.id):
+            with pytest.raises(CommandConflictError):
+                await log.deliver(run_id, "call_1_2", "another")
+        bench.may_end.set()
+        await again
+        assert joined(again.state) == ["a parcel", "slow 1"]
