@@ -363,7 +363,7 @@ def outline(pause: PauseState) -> PauseState:
     """A pause without what its run alone needs to go on: for the pause of the run around it.
 
     >>> outline(PauseState("permit", (), (), "Why?", key="run-1/1"))
-    PauseState(hook='permit', calls=(), required=(), reason='Why?', refused={}, key='', spared=())
+    PauseState(hook='permit', calls=(), required=(), reason='Why?', refused={}, key='', spared=(), held=None)
     """
     calls: list[PausedCall] = []
     for each in pause.calls:

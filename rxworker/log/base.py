@@ -810,6 +810,7 @@ class EventLog(Store):
         Example:
             >>> import asyncio
             >>> from rxworker import Worker, tool
+            >>> from rxworker.events import BlockStop
             >>> from rxworker.log import MemoryLog
             >>> from rxworker.testing import ScriptedModel, call
             >>> from rxworker.tools import ToolContext
@@ -821,8 +822,8 @@ class EventLog(Store):
             ...     model = ScriptedModel([call("order", what="tea"), "It is ordered.", "It is here."])
             ...     run = Worker(model, tools=[order], log=log).run("Order tea.")
             ...     async for record in run:
-            ...         if record.event.__class__.__name__ == "BackgroundStart":
-            ...             await log.deliver(run.id, record.event.background.id, "a parcel")
+            ...         if record.turn == 2 and isinstance(record.event, BlockStop):  # the model has answered
+            ...             await log.deliver(run.id, run.state.background[0].id, "a parcel")
             ...     print((await run).text)
             >>> asyncio.run(main())
             It is here.

@@ -123,7 +123,7 @@ QUESTIONS = [
     ("letters a second", "how-to/dashboards#time"),
     ("read a dashboard at a past moment", "how-to/dashboards#time"),
     ("dashboard as JSON over HTTP", "reference/web-server#addresses"),
-    ("moderate text", "how-to/text#check-text-before-it-is-emitted"),
+    ("moderate text", "how-to/text#a-gate"),
     ("mask an answer", "how-to/text#mask-parts-of-the-text"),
     ("second model when the first is overloaded", "how-to/several-models#fallback"),
     ("retry limit", "how-to/errors-and-retries#rate-limits-and-overload-429-503-529"),

@@ -49,6 +49,7 @@ from rxworker.events import (
 )
 from rxworker.events.block import ToolResultMetadata
 from rxworker.events.kinds import EVENT_KINDS, EventKind
+from rxworker.events.pause import BackgroundCall
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hub import Coalesce, Reliable
 from rxworker.messages import Conversation, Message, Refusal, Text, Thinking, ToolCall, ToolResult
@@ -262,6 +263,7 @@ def example(kind: type[Any]) -> Any:
         "status": ResponseStatus.STARTED,
         "cause": "error",
         "pause": PauseState("ask", (), ()),
+        "background": BackgroundCall("c1", CALL, "key", 0, 0.0),
     }
     fields = [field for field in msgspec.structs.fields(kind) if field.required]
     return kind(**{f.name: values.get(f.name, 1 if f.type in (int, float) else "x") for f in fields})
