@@ -102,9 +102,9 @@ async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, 
     makers: Makers = {"clerk": desk.maker(ScriptedModel([say("An old pond.")]), name="clerk")}
     async with serve(desk, tmp_path / "runs.db", makers):
         page = await desk.asked("A haiku.")
+        await desk.status(page, "finished")
         other = await desk.open(f"#{desk.runs[0].id}")
-        for each in (page, other):
-            await desk.status(each, "finished")
+        await desk.status(other, "finished")
         facts = await page.locator("#run-facts").inner_text()
         await desk.press(page, "Poor")
         await page.get_by_label("Why?").fill("It has no frog.")
