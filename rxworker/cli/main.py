@@ -398,25 +398,30 @@ def _add_runs(runs: Parser) -> None:
                 add("--at", metavar="TIME", type=_moment, help="seconds since the epoch, or ISO 8601; by default now")
                 add("--by", metavar="NAME", help="the person or the program")
             case "decide":
-                for verb in ("approve", "deny"):
-                    about = f"{verb} this call; may be given several times"
-                    add(f"--{verb}", metavar="CALL", action="append", help=about)
-                add("--reason", metavar="TEXT", help="with --deny: why, for the model")
-                about = (
-                    'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type":'
-                    ' "deny"}}}; - is standard input'
-                )
-                add("--decisions", metavar="JSON", action="append", help=about)
-                about = "go on, where no call waits"
-                add("--continue", dest="go_on", action="store_true", help=about)
+                _add_decisions(add)
             case "prune":
-                about = "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
-                add("--max-age", type=_duration, metavar="AGE", help=about)
-                add("--max-runs", type=_count, metavar="N", help="keep at most so many runs")
-                about = "keep at most so many bytes of entries, such as 5G, 300M"
-                add("--max-bytes", type=_bytes, metavar="SIZE", help=about)
+                _add_bounds(add)
             case _:
                 pass
+
+
+def _add_decisions(add: Callable[..., object]) -> None:
+    for verb in ("approve", "deny"):
+        add(f"--{verb}", metavar="CALL", action="append", help=f"{verb} this call; may be given several times")
+    add("--reason", metavar="TEXT", help="with --deny: why, for the model")
+    about = (
+        'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is '
+        "standard input"
+    )
+    add("--decisions", metavar="JSON", action="append", help=about)
+    add("--continue", dest="go_on", action="store_true", help="go on, where no call waits")
+
+
+def _add_bounds(add: Callable[..., object]) -> None:
+    about = "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
+    add("--max-age", type=_duration, metavar="AGE", help=about)
+    add("--max-runs", type=_count, metavar="N", help="keep at most so many runs")
+    add("--max-bytes", type=_bytes, metavar="SIZE", help="keep at most so many bytes of entries, such as 5G, 300M")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {

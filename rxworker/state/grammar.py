@@ -274,27 +274,28 @@ class RunGrammar:
             case events.HandOver():
                 self._is_cut = True
             case events.RunStop() | events.RunAbort() | events.RunPause():
-                if isinstance(event, events.RunAbort):
-                    # A response that was broken off has no status.
-                    yield from self._response.retract()
-                    self._background.clear()
-                elif isinstance(event, events.RunStop):
-                    yield from [
-                        f"call {call} is still in the background at {name}" for call in sorted(self._background)
-                    ]
-                self._over = name
-                self._in_turn = False
-                if isinstance(event, events.RunPause):  # what waits for an answer goes on
-                    for each in event.pause.calls:  # or begins again, if it had started early
-                        self._running.discard((each.call.id, each.place))
-                        self._held.discard((each.call.id, each.place))
-                yield from self._no_tools(name)
+                yield from self._end(event, name)
             case events.RunRequeue():
                 if self._over != "RunAbort":
                     yield f"{name} after {self._over or 'a record of a run that goes on'}"
                 self._over = self._in_turn = None
             case _:
                 pass
+
+    def _end(self, event: events.RunStop | events.RunAbort | events.RunPause, name: str) -> Faults:
+        if isinstance(event, events.RunAbort):
+            # A response that was broken off has no status.
+            yield from self._response.retract()
+            self._background.clear()
+        elif isinstance(event, events.RunStop):
+            yield from [f"call {call} is still in the background at {name}" for call in sorted(self._background)]
+        else:  # what waits for an answer goes on, or begins again, if it had started early
+            for each in event.pause.calls:
+                self._running.discard((each.call.id, each.place))
+                self._held.discard((each.call.id, each.place))
+        self._over = name
+        self._in_turn = False
+        yield from self._no_tools(name)
 
     def finish(self) -> list[str]:
         """There are no more records; return what is missing."""

@@ -36,7 +36,16 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.pause import NO_PAUSE, UNTIL
-from rxworker.hooks import Cancel, ContinueWithMessages, HookPoint, MessageSendContext, Pause, TurnEndContext
+from rxworker.hooks import (
+    Cancel,
+    ContinueWithMessages,
+    HookContext,
+    HookPoint,
+    MessageSendContext,
+    Pause,
+    TurnEndContext,
+)
+from rxworker.hooks.points import Verdict
 from rxworker.hooks.registry import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.messages.settings import check_plain
@@ -373,7 +382,7 @@ def decide(turn: Turn) -> Observable[Event]:
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     emit, journal = emitter.emit, context.journal
     if scope.finished_by:
-        await _finish(context, scope, emit)
+        await _end(context, scope, emit)
         return
     if scope.is_cut:
         if not context.mailbox.deliver(emit) and journal.state.response is not None:
@@ -400,7 +409,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if await ends_turn(context, scope, emit):
             return
         if scope.finished_by:  # by a hook for a result that has joined
-            await _finish(context, scope, emit)
+            await _end(context, scope, emit)
             return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
     if complaint is not None:
@@ -408,20 +417,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook, reached = None, "", ()
-    if context.worker.hooks.orders[TURN_END]:
-        hook_context = TurnEndContext(
-            since=context.since,
-            called=tuple(context.called),
-            spared=frozenset(scope.pause.spared),
-            held=scope.pause.held,
-            **context.hook_input(scope.variables),
-        )
-        verdict = await pass_through(context.worker.hooks.operator(TURN_END, emit), hook_context)
-        hook = hook_context.hook
-        reached = tuple(numbered(hook_context.reached))
-        if journal.gate is not None:
-            await journal.gate.idle()  # what they have emitted comes before the end
+    has_hooks = context.worker.hooks.orders[TURN_END]
+    verdict, hook, reached = await _ask(context, scope, emit) if has_hooks else (None, "", ())
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
@@ -433,29 +430,41 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             emit(TurnStop())
             emit(RunPause(PauseState(hook, (), (), reason, spared=reached)))
         case _:
-            # The hooks may have taken a while, and messages may have been sent meanwhile.
-            is_over = not await _delivers(context, scope, emit)
-            if is_over and context.pause_request.reason is None and journal.state.background:
-                await cancel_calls(context, emit)
-                is_over = not await _delivers(context, scope, emit)
-            emit(TurnStop())
-            if not is_over:
-                return
-            if context.pause_request.reason is None:
-                emit(RunStop())
-            else:
-                context.pause_request.take(emit, replace(NO_PAUSE, spared=reached))
+            await _end(context, scope, emit, reached)
 
 
-async def _finish(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Stop the run, which a hook has finished, unless something came that the model has not read."""
+async def _ask(
+    context: RunContext, scope: TurnScope, emit: Emit
+) -> tuple[HookContext | Verdict, str, tuple[tuple[str, int], ...]]:
+    """The verdict of the ``on_turn_end`` hooks, the name of the hook that gave it, and the hooks that have run."""
+    hook_context = TurnEndContext(
+        since=context.since,
+        called=tuple(context.called),
+        spared=frozenset(scope.pause.spared),
+        held=scope.pause.held,
+        **context.hook_input(scope.variables),
+    )
+    verdict = await pass_through(context.worker.hooks.operator(TURN_END, emit), hook_context)
+    if context.journal.gate is not None:
+        await context.journal.gate.idle()  # what they have emitted comes before the end
+    return verdict, hook_context.hook, tuple(numbered(hook_context.reached))
+
+
+async def _end(context: RunContext, scope: TurnScope, emit: Emit, reached: tuple[tuple[str, int], ...] = ()) -> None:
+    """Stop the run, or pause it where that is requested, unless something came that the model has not read."""
+    # The hooks may have taken a while, and messages may have been sent meanwhile.
     is_over = not await _delivers(context, scope, emit)
-    if is_over and context.journal.state.background:
+    pauses = context.pause_request
+    if is_over and context.journal.state.background and (scope.finished_by or pauses.reason is None):
         await cancel_calls(context, emit)
         is_over = not await _delivers(context, scope, emit)
     emit(TurnStop())
-    if is_over:
+    if not is_over:
+        return
+    if scope.finished_by or pauses.reason is None:
         emit(RunStop())
+    else:
+        pauses.take(emit, replace(NO_PAUSE, spared=reached))
 
 
 async def _delivers(context: RunContext, scope: TurnScope, emit: Emit) -> bool:

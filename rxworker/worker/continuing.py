@@ -248,6 +248,23 @@ async def load(session: SessionBase, run_id: str) -> tuple[LoadedRun, RunRow]:
     return stored, info.row
 
 
+async def _decided_or_woken(
+    session: SessionBase, log: EventLog, run_id: str, output: Output[object] | None, held: Claim | None
+) -> Beginning | None:
+    """What the run begins with that resumes a paused one by a stored decision; ``None`` if it waits for one."""
+    sent = await log.sent(run_id)
+    if not decisions_in(sent) and is_woken((await log.existing(run_id)).row, sent):
+        with suppress(CommandConflictError):
+            await log.send(run_id, wake_command())
+        sent = await log.sent(run_id)
+    decided = decision_of(sent)
+    if decided is None:
+        return None
+    decided = replace(decided, add=session.worker.mapped(decided.add))
+    paused, row = await load_paused(session, run_id, decided, sent)
+    return await _applied(session, log, paused, decided, output, row, held)
+
+
 async def recovered(
     session: SessionBase,
     log: EventLog,
@@ -262,15 +279,8 @@ async def recovered(
     try:
         claim = claim or await claim_or_release(log, run_id)
     except RunStatusError as error:
-        sent = await log.sent(run_id) if error.status == "paused" else []
-        if not decisions_in(sent) and is_woken((await log.existing(run_id)).row, sent):
-            with suppress(CommandConflictError):
-                await log.send(run_id, wake_command())
-            sent = await log.sent(run_id)
-        if decided := decision_of(sent):
-            decided = replace(decided, add=session.worker.mapped(decided.add))
-            paused, row = await load_paused(session, run_id, decided, sent)
-            return await _applied(session, log, paused, decided, output, row, held)
+        if error.status == "paused" and (begins := await _decided_or_woken(session, log, run_id, output, held)):
+            return begins
         raise LocalProtocolError(
             f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) "
             "continues a paused run"
