@@ -30,7 +30,11 @@ PROCESSES = {"test_stream"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test over the kinds of logs of its module."""
+    """Run each test over the kinds of logs of its module.
+
+    One that is ``unlogged`` counts tasks or steps, or is of what runs without a log do: with one, what is sent to a run
+    passes through it first, and a decision is stored once.
+    """
     module = cast("Any", metafunc).module
     name: str = module.__name__.rpartition(".")[2]
     if (
@@ -53,10 +57,10 @@ def sqlite_log(tmp_path_factory: pytest.TempPathFactory) -> Generator[EventLog]:
     asyncio.run(log.close())
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def log_of_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EventLog | None:
     """The log of the workers that have no other; ``None``: they have none."""
-    kind: str = request.param
+    kind: str = getattr(request, "param", "none")
     if kind == "none":
         return None
     log = request.getfixturevalue("sqlite_log") if kind == "sqlite" else make_log(kind, request.path)

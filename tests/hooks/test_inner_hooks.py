@@ -60,6 +60,7 @@ def by_hand() -> AnyHook:
     return library
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("make", [by_operator, by_hand])
 async def test_what_is_allowed_to_a_hook_of_hooks_is_allowed_to_no_other_hook(make: Callable[[], AnyHook]) -> None:
     @before_tool_call

@@ -257,6 +257,7 @@ async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(given: dict[
     assert isinstance(await worker.resume(), Paused)
 
 
+@pytest.mark.unlogged
 async def test_only_one_of_several_processes_has_a_saved_run() -> None:
     _, paused = await paused_at_three()
     taken: set[str] = set()
@@ -305,6 +306,7 @@ async def test_two_calls_of_one_id_are_distinguished_by_their_place() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("answer", [None, 1, "yes", "false", [True], object()])
 async def test_a_claim_is_true_or_false(answer: Any) -> None:
     """What a function of the program returns by mistake does not permit a call."""

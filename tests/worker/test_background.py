@@ -354,6 +354,7 @@ def test_one_call_is_cancelled_alone_and_the_first_result_counts() -> None:
     played(worker, main)
 
 
+@pytest.mark.unlogged
 def test_a_tool_without_a_body_waits_for_a_delivery() -> None:
     @tool
     async def order(context: ToolContext) -> str:
@@ -394,6 +395,7 @@ def test_a_pause_for_an_approval_loses_no_call() -> None:
     run_in(worker.scheduler, main(100))
 
 
+@pytest.mark.unlogged
 def test_a_run_that_begins_instead_ends_the_calls_of_the_paused_one() -> None:
     worker = worker_of(call("slow", n=1), call("pay"), "Hello!", tools=[slow(), pay])
 
@@ -495,6 +497,7 @@ def test_each_protocol_shows_the_result() -> None:
     played(worker, main)
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("effect", ["pure", "write"])
 def test_a_saved_run_goes_on_with_its_calls_in_another_process(effect: Effect) -> None:
     scheduler = VirtualTimeScheduler()

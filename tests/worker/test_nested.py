@@ -341,6 +341,7 @@ async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(kind: 
         await log.close()
 
 
+@pytest.mark.unlogged
 async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() -> None:
     """At each record of the outer run both processes end, and the outer run is recovered.
 

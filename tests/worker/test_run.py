@@ -224,6 +224,7 @@ async def read() -> str:
     return "a text"
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("first", [(), (call("write", text="b") + call("read"),)])
 async def test_a_run_without_references_after_its_end_needs_no_garbage_collector(first: tuple[Reply, ...]) -> None:
     async def begin() -> list[weakref.ref[object]]:

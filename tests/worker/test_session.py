@@ -182,6 +182,7 @@ async def test_a_handler_of_one_session_is_called_for_no_other(is_own: bool) -> 
     assert seen == of_worker != []
 
 
+@pytest.mark.unlogged
 async def test_a_run_that_cannot_begin_leaves_what_waits() -> None:
     worker = Worker(ScriptedModel([call("wipe", disk="a"), "Done."]), tools=[wipe])
     session = Session(worker)

@@ -84,6 +84,7 @@ async def test_tools_and_hooks_set_the_state_and_the_next_run_continues_it() -> 
     assert changes([record async for record in second])[0].value == finished.shared_state
 
 
+@pytest.mark.unlogged
 async def test_a_paused_run_takes_its_state_along() -> None:
     worker = Worker(ScriptedModel([CALLS + call("clear")]), tools=[plan, clear])
     worker.session.shared_state = START

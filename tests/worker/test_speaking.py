@@ -196,6 +196,7 @@ async def test_a_message_is_delivered_when_it_is_to_be(sent: str, expected: str)
     assert all(each.done() and not each.exception() for each in futures)
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("becomes", ["withdrawn", "turn", "end"])
 async def test_a_message_that_is_withdrawn_while_it_cuts_leaves_nothing_of_the_response(becomes: str) -> None:
     """Its request is made again."""
@@ -414,6 +415,7 @@ def test_a_message_that_comes_with_the_error_of_a_response_is_not_held_back_by_t
     play(main())
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("where", ["around", "response", "held", "fallback"])
 async def test_a_response_that_passes_operators_is_cut(where: str) -> None:
     def before(place: int) -> None:
@@ -437,6 +439,7 @@ async def test_a_response_that_passes_operators_is_cut(where: str) -> None:
     )
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("at", range(len(LETTERS)))
 async def test_what_a_gate_has_not_let_pass_is_not_in_the_conversation_wherever_a_response_is_cut(at: int) -> None:
     """Its checks take some steps of the event loop."""

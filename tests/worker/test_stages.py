@@ -205,6 +205,7 @@ async def test_an_operator_that_fails_around_a_stage_fails_the_run(
     assert worker.session.conversation.messages[0].text == "go"
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("name", STAGES)
 async def test_events_of_a_stage_that_come_from_another_thread_are_recorded_in_that_of_the_run(name: StageName) -> None:
     homes: set[int] = set()
@@ -538,6 +539,7 @@ async def test_no_call_of_a_logged_run_is_made_whose_start_an_operator_keeps_fro
     assert ran == []
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("operator", [same, ops.delay(0.001), repeats_late])
 async def test_a_result_that_hooks_have_passed_is_emitted_also_where_an_operator_waits(
     operator: Operator[Event, Event],

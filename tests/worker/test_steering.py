@@ -26,6 +26,7 @@ async def look() -> str:
     return "seen"
 
 
+@pytest.mark.unlogged
 async def test_a_message_is_delivered_behind_the_results_of_the_turn() -> None:
     model = ScriptedModel([call("look"), "done"])
     run = Worker(model, tools=[look]).run("go")
@@ -44,6 +45,7 @@ async def test_a_message_is_delivered_behind_the_results_of_the_turn() -> None:
     assert lint([record async for record in run]) == []
 
 
+@pytest.mark.unlogged
 async def test_a_message_that_comes_while_the_model_answers_makes_another_turn() -> None:
     asked: list[str] = []
 
@@ -64,6 +66,7 @@ async def test_a_message_that_comes_while_the_model_answers_makes_another_turn()
     assert [m.text for m in result.conversation.messages] == ["go", "first answer", "wait, also this", "second answer"]
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize(
     ("message", "says"),
     [
@@ -85,6 +88,7 @@ async def test_words_are_sent_into_a_run_in_their_order_and_nothing_else(message
         run.send("too late")
 
 
+@pytest.mark.unlogged
 async def test_a_message_that_could_not_be_delivered_informs_its_sender() -> None:
     run = Worker(ScriptedModel([say("Hm") + stall()])).run("go")
     await reached(run, TurnStart)
@@ -104,6 +108,7 @@ async def collect(worker: Worker, inputs: Subject[Input], when_busy: str) -> tup
     return runs, over
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize(("when_busy", "answers"), [("queue", ["one", "two", "three"]), ("send", ["one"])])
 async def test_inputs_run_one_after_the_other_or_are_put_into_the_run_that_is_on(
     when_busy: str, answers: list[str]

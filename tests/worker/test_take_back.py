@@ -102,6 +102,7 @@ def quote(context: MessageSendContext) -> None:
     context.add_message(f"The user said: {context.content}", "system")
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize(
     ("given", "sent", "hooks"),
     [

@@ -5,6 +5,8 @@ import sys
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from rxworker import Worker, after_tool_call, before_tool_call, tool
 from rxworker.hooks import ToolCallContext, ToolResultContext
 from rxworker.testing import ScriptedModel, call
@@ -16,6 +18,7 @@ async def look() -> str:
     return "nothing"
 
 
+@pytest.mark.unlogged
 async def test_a_run_is_one_task_and_so_is_each_call() -> None:
     loop, made = asyncio.get_running_loop(), list[str]()
 
