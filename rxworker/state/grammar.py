@@ -52,7 +52,10 @@ _AFTER_A_CUT = (
     events.RunAbort,
     events.RunPause,
 )
-_AFTER_THE_END = (events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach, events.Custom)
+_AFTER_THE_END = (
+    *(events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach, events.Custom),
+    events.Fork,
+)
 
 
 class ResponseGrammar:
@@ -273,6 +276,8 @@ class RunGrammar:
                 self._in_turn = self._in_turn or None
             case events.HandOver():
                 self._is_cut = True
+            case events.Fork():  # what was copied may end with a pause, which the copy waits at
+                self._over = None
             case events.RunStop() | events.RunAbort() | events.RunPause():
                 yield from self._end(event, name)
             case events.RunRequeue():

@@ -178,6 +178,20 @@ async def resumed(log: EventLog, disk: Disk, **options: Any) -> str:
     return run.id
 
 
+async def test_a_fork_at_a_pause_waits_for_a_decision_of_its_own() -> None:
+    disk = Disk(requires_approval=True)
+    async with MemoryLog() as log:
+        worker = disk.worker(log)
+        paused = await pause_of(worker.run("Clean up."))
+        info = await log.existing(paused.run_id)
+        session = worker.new_session()
+        again = await pause_of(session.fork(paused.run_id, info.last_seq))
+        assert again.pending == paused.pending
+        assert disk.wiped == []
+        await session.resume(again, decisions={again.pending[0].id: Approve()})
+        assert disk.wiped == ["a"]
+
+
 async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
     disk = Disk()
     async with MemoryLog() as log:
