@@ -59,8 +59,9 @@ def bare(watchers: int) -> Task:
 
 def test_a_watcher_more_is_one_and_a_half_times_the_work_of_a_callback_more(work_of: WorkOf) -> None:
     turns(2)()
-    more = work_of(turns(300)) - work_of(turns(100))
-    reference = work_of(bare(300)) - work_of(bare(100))
+    # The least of some: where the machine is slow, a time comes at which what was merged is sent.
+    least = [min(work_of(task) for _ in range(3)) for task in (turns(300), turns(100), bare(300), bare(100))]
+    more, reference = least[0] - least[1], least[2] - least[3]
     assert more <= 1.5 * reference
 
 

@@ -73,6 +73,8 @@ MSG_ID = "Nats-Msg-Id"
 NOT_FOUND = 404
 WRONG_SEQUENCE = frozenset((10071, 10164))
 IN_PROCESS = 10158
+NO_PEERS = 10005
+"""A cluster has too few servers for the replicas, for example while it starts."""
 STORED_BEFORE = 10201
 TAKEN = 10058
 """There is a stream of this name with other settings."""
@@ -567,6 +569,6 @@ async def _subscribe(
 
 def _raised(error: _Error) -> Exception:
     """The exception for an error: `AwayError` if the error is temporary."""
-    if error.code == 503 or error.err_code == IN_PROCESS:
+    if error.code == 503 or error.err_code in (IN_PROCESS, NO_PEERS):
         return AwayError(error.description)
     return ApiError(error)
