@@ -459,3 +459,11 @@ async def test_an_acknowledgement_that_was_lost_stores_nothing_twice(
             session = await other._open()
             place = session.place(RUN)
             assert len(await session.connection.read(place.stream, place.entries, 1)) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "err_code", "is_temporary"), [(503, 0, True), (400, 10158, True), (400, 10005, True), (404, 10014, False)]
+)
+def test_what_passes_by_itself_is_requested_again(code: int, err_code: int, is_temporary: bool) -> None:
+    raised = nats_connection._raised(nats_connection._Error(code, err_code, "why"))
+    assert isinstance(raised, nats_connection.AwayError) is is_temporary
