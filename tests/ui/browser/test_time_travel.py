@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import subprocess
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +20,26 @@ from rxworker.events import Record
 from rxworker.hub import Reliable
 from rxworker.testing import ScriptedModel, call, say, think
 from tests.ui.browser.conftest import Desk, GatedModel
-from tests.ui.browser.test_fold import NODE, page_tells
+from tests.ui.browser.test_fold import NODE, STATIC, page_tells
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 MOVE = "(n, part) => { n.value = n.max * part; n.dispatchEvent(new Event('input', { bubbles: true })); }"
 SLIDER = "#time-slider"
+
+
+NEAR = """
+const { Moments } = await import(process.argv[1]), moments = new Moments();
+moments.take([[0, 5, 5, 5, 6].map((time, n) => ({ seq: n + 1, time, event: { type: "status" } }))]);
+console.log(JSON.stringify([[5], [5, 3], [9, 2], [5.5, 4], [-1, 1]].map((given) => moments.near(0, ...given)[0])));
+"""
+
+
+def test_of_records_of_one_time_the_one_that_was_shown_is_shown_when_more_arrive() -> None:
+    """The moments have other numbers then, and are found by their times and their records."""
+    assert NODE is not None
+    command = [NODE, "--input-type=module", "-e", NEAR, (STATIC / "model" / "travel.js").as_uri()]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert json.loads(done.stdout) == [3, 2, 1, 3, 0]
 
 
 async def move(page: Page, part: float) -> int:

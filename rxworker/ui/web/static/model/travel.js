@@ -69,13 +69,13 @@ export class Moments {
     return this.taken.slice(0, n).reduce((sum, taken) => sum + taken, 0);
   }
 
-  // The last moment of a run that is not after a time, or its first; and the position of the time.
-  near(n, time) {
+  // The last moment of a run that is not after a time or a record, or its first; and the position of the time.
+  near(n, time, seq = Infinity) {
     const begins = this.first(n), tape = this.tapes[n];
     let place = 0;
-    while (place + 1 < this.taken[n] && tape[place + 1].time <= time) place += 1;
+    while (place + 1 < this.taken[n] && tape[place + 1].time <= time && tape[place + 1].seq <= seq) place += 1;
     const moment = begins + place, from = this.positions[moment], next = tape[place + 1];
-    const part = next ? (time - tape[place].time) / (next.time - tape[place].time) : 0;
+    const part = next?.time > time ? (time - tape[place].time) / (next.time - tape[place].time) : 0;
     return [moment, from + (part > 0 ? part * (this.positions[moment + 1] - from) : 0)];
   }
 
@@ -179,6 +179,12 @@ export class Travel {
     return { id: run?.id ?? null, seq: run?.seq ?? 0 };
   }
 
+  // The run, as a number from 0, the time and the record that are shown: several records may have one time.
+  get shown() {
+    const { moments } = this, [n, place] = moments.find(this.moment);
+    return [n, moments.time(this.moment, this.position), moments.tapes[n][place].seq];
+  }
+
   seek(position) {
     this.wanted = null;
     const { moments } = this;
@@ -211,8 +217,8 @@ export class Travel {
   }
 
   // The moments have other numbers: there are more of them, or there are some before them.
-  resume(n, time) {
-    const { moments, clock } = this, [moment, position] = moments.near(n, time);
+  resume(n, time, seq) {
+    const { moments, clock } = this, [moment, position] = moments.near(n, time, seq);
     if (this.past) this.past = new Past(moments, this.selection.timeline);
     this.go(moment, position);
     if (this.moment !== null) this.clock = clock;
@@ -231,7 +237,7 @@ export class Travel {
   // The next frame: takes new records, and moves on. Whether another scene is shown, so that everything has to be drawn again.
   update(time) {
     const { store, moments, selection } = this, { timeline } = selection;
-    const shown = this.moment === null ? null : [moments.find(this.moment)[0], moments.time(this.moment, this.position)];
+    const shown = this.moment === null ? null : this.shown;
     const isMoved = moments.take(timeline.runs.map((run) => store.tape(run.id)));
     if (this.past && this.past.present !== timeline) this.leave();
     else if (shown && isMoved) this.resume(...shown);
