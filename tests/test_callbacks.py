@@ -35,6 +35,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.operators import hold_back, map_async
 from rxworker.panels import count
 from rxworker.providers import HttpRequest, Request
+from rxworker.tap import tap
 from rxworker.testing import HookStub, Marbles, ScriptedModel, call, send_context
 from rxworker.timeline import TEXT_BLOCK, Timeline
 from rxworker.tools import Done, Toolbox
@@ -408,6 +409,16 @@ async def use_barrier(seam: Seam, function: Callable[..., Any]) -> str:
     return f"{replica.state.status} {replica.hub.error}"
 
 
+async def use_cancel(seam: Seam, function: Callable[..., Any]) -> str:
+    run = await tap(
+        reactivex.concat(reactivex.of(RunStart(Conversation())), reactivex.never()), cancel=function
+    ).started()
+    await run.cancel()
+    seen: list[object] = []
+    run.events.subscribe(seen.append, seen.append)
+    return f"{run.state.status} {seen}"
+
+
 async def use_check(seam: Seam, function: Callable[..., Any]) -> str:
     found: list[Any] = []
     ended = asyncio.Event()
@@ -553,6 +564,7 @@ AWAITING: dict[str, Awaiting] = {
     "when": Awaiting(use_condition, True, "it was called", "neither True nor False"),
     "reconcile": Awaiting(use_reconcile, Done("saved"), "Done(content='saved'", "return Done(...)"),
     "barrier": Awaiting(use_barrier, None, "finished"),
+    "tap.cancel": Awaiting(use_cancel, None, "aborted"),
     "checks": Awaiting(use_check, True, "a text", "return True to let"),
     "api_key": Awaiting(use_key, "key-1", "key-1", "not a string"),
     "access_token": Awaiting(use_key, "key-1", "key-1", "not a string"),

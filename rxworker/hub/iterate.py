@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Literal, TypeAlias, TypeVar
 
-from reactivex import Observable
+from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError
 
@@ -17,7 +17,9 @@ WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
 """What a full buffer does: ``fail`` with an error, or ``drop_oldest``."""
 
 
-async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail") -> AsyncGenerator[A, None]:
+def iterate(
+    source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail", at_once: bool = False
+) -> AsyncGenerator[A, None]:
     """The items of an observable, one by one. Leaving the loop disposes the subscription.
 
     A `Run` does not need this: it can be iterated without a buffer, since it keeps its records.
@@ -26,6 +28,7 @@ async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFu
         source: The observable. It pushes, and cannot be made to wait.
         limit: The maximum number of items to buffer for a slower reader.
         when_full: ``fail`` ends the iteration with an error, ``drop_oldest`` drops the oldest item.
+        at_once: Whether the source is subscribed to now, and not when the first item is read.
 
     Raises:
         LocalProtocolError: The buffer was full.
@@ -54,16 +57,19 @@ async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFu
         ended.append(error)
         arrived.set()
 
-    subscription = source.subscribe(on_next, end, end)
-    try:
-        while True:
-            while held:
-                yield held.popleft()
-            if ended:
-                if ended[0] is not None:
-                    raise ended[0]
-                return
-            arrived.clear()
-            await arrived.wait()
-    finally:
-        subscription.dispose()
+    async def items(subscription: abc.DisposableBase | None) -> AsyncGenerator[A, None]:
+        subscription = source.subscribe(on_next, end, end) if subscription is None else subscription
+        try:
+            while True:
+                while held:
+                    yield held.popleft()
+                if ended:
+                    if ended[0] is not None:
+                        raise ended[0]
+                    return
+                arrived.clear()
+                await arrived.wait()
+        finally:
+            subscription.dispose()
+
+    return items(source.subscribe(on_next, end, end) if at_once else None)

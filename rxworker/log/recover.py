@@ -57,6 +57,7 @@ from rxworker.log.values import (
     DISMISS,
     LISTED,
     OPEN,
+    TAPPED,
     TENANT,
     Claim,
     Command,
@@ -259,6 +260,9 @@ class RunSource:
 
     async def make(self, make_worker: WorkerMaker[W], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
+        if info.row.worker.startswith(TAPPED):
+            self.pending.drop(info.run_id)
+            return None
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application

@@ -54,6 +54,8 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in labels.items() if name not in UNRECORDED}
 
 
+TAPPED = "tap:"
+"""The beginning of the name of the worker of a run that another program performs. No worker continues it."""
 LATER = "later"
 """The owner of a queued run until its moment, in a store that has older processes to keep away from it.
 

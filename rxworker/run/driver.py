@@ -251,7 +251,7 @@ class RunDriver(Generic[T_co]):
         self._stop = RunHandedOverError(reason)
         is_receiving = state.response is not None and not state.is_closed
         works = any(not each.task.done() for each in self._context.background.calls.values())
-        if (state.started or works) and not is_receiving:
+        if self._context.source is None and (state.started or works) and not is_receiving:
             self._stops_after_turn = True
             self._timers.append(self._loop.call_later(seconds, self._stop_now))
         else:
@@ -320,7 +320,7 @@ class RunDriver(Generic[T_co]):
             if commands is not None:
                 commands.start()
             ACCOUNT.set(RunAccount(self._context))
-            turns = repeat_turns(self._turn, self._goes_on, scheduler)
+            turns = self._context.source or repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:
             return None if self._has_ended else self._cancellation(cause)

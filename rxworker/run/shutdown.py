@@ -75,7 +75,7 @@ async def leave(context: RunContext, error: Exception) -> None:
     await end_children(context)
     state = context.journal.state
     is_receiving = state.response is not None and not state.is_closed
-    goes_on = (
+    goes_on = context.source is not None or (
         state.response is not None and bool(state.response.response_id) and continues(context.worker, context.options)
     )
     emit = ignore if goes_on else context.journal.emit

@@ -218,6 +218,7 @@ class RunGrammar:
         # By their ids and places: the calls that run, and those that have ended, whose results are still to come.
         self._running: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
+        self._left: set[tuple[str, int]] = set()  # those of a process that has ended: of a tapped run they go on
         self._background: set[str] = set()
         self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
         self._over: str | None = None
@@ -270,6 +271,7 @@ class RunGrammar:
                 self._background = {each.id for each in event.background} if is_resumed else set()
             case events.RunRecover():
                 # What its process has left open is retracted, started again, or goes on.
+                self._left = self._running.copy()
                 self._running.clear()
                 self._is_cut = True
                 # The end of an answered turn is decided again, and stops it again.
@@ -338,7 +340,7 @@ class RunGrammar:
                 if runs:
                     yield f"ToolOutput of {name}, which still runs"
             case events.ToolProgress():
-                if not runs:
+                if not runs and key not in self._left:
                     yield f"ToolProgress of {name}, which does not run"
 
     def _no_tools(self, when: str) -> list[str]:

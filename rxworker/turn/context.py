@@ -294,6 +294,7 @@ class RunContext(Struct, frozen=True, eq=False):
         conversation: The id of its conversation, where the session has one.
         inside: The runs of its calls that run, by the ids of the calls.
         nested: The runs that calls have waited with, by their ids; ``None`` for one that only the log has.
+        source: The events of the run, if another program performs it.
     """
 
     worker: RunSettings
@@ -319,6 +320,7 @@ class RunContext(Struct, frozen=True, eq=False):
     conversation: str = ""
     inside: dict[str, Any] = {}
     nested: dict[str, Paused[Any] | None] = {}
+    source: Observable[Event] | None = None
 
     @property
     def line(self) -> tuple[RunContext, ...]:

@@ -17,7 +17,7 @@ from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
+from rxworker.log.values import TAPPED, Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn, wake_command
 from rxworker.resume.recovery import (
     Continuation,
@@ -223,6 +223,7 @@ async def load_paused(
     The decisions fit it, and there are the tools of the calls that will run, unless a command cancels the run.
     """
     stored, row = await load(session, run_id)
+    _check_own(run_id, row)
     paused, worker = stored.result(), session.worker
     if not isinstance(paused, Paused):
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
@@ -232,6 +233,16 @@ async def load_paused(
         waiting = [each.call.name for each in scope.waiting]
         check_tools(stored.tools, worker.tools, run_id, waiting)
     return paused, row
+
+
+def _check_own(run_id: str, row: RunRow) -> None:
+    """Refuse to continue a run that another program performs."""
+    if row.worker.startswith(TAPPED):
+        name = row.worker.removeprefix(TAPPED)
+        raise LocalProtocolError(
+            f"{run_id} is a run of another program ({name}), which only its tap goes on to record: begin a run of "
+            "your own, or fork it"
+        )
 
 
 async def load(session: SessionBase, run_id: str) -> tuple[LoadedRun, RunRow]:
@@ -288,6 +299,7 @@ async def recovered(
     try:
         # From here on no other process changes it.
         info = await log.existing(run_id)
+        _check_own(run_id, info.row)
         stored = await read_run(log, run_id, info.row)
         if not stored.records:
             raise LogError(f"{run_id} has no records: its process ended before it was accepted, so start it again")

@@ -34,7 +34,7 @@ from rxworker.errors import (
     RunStatusError,
     describe,
 )
-from rxworker.events import ResponseEvent, RunStart
+from rxworker.events import Event, ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, routed
@@ -223,9 +223,14 @@ class QueuedSession(Session):
         reason = f"it is due at {utc(self.due)}" if self.due else ""
         return replace(row, status="queued", priority=self.worker.priority, due=self.due, reason=reason)
 
-    def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
+    def _begin(
+        self,
+        begin: Beginning | Callable[[], Awaitable[Beginning]],
+        run_id: str = "",
+        source: Observable[Event] | None = None,
+    ) -> Run[Any]:
         self._expect_log("run")
-        begun = super()._begin(begin, run_id)
+        begun = super()._begin(begin, run_id, source)
         begun.hand_over(reason=SUBMITTED, seconds=0.0)
         return begun
 

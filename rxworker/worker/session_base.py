@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from reactivex import abc
+from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, SessionBusyError
-from rxworker.events import Record, RunAbort, RunResume, RunStart
+from rxworker.events import Event, Record, RunAbort, RunResume, RunStart
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.history import History
 from rxworker.log.base import EventLog
@@ -331,12 +331,18 @@ class SessionBase:
             raise ConfigurationError(f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))")
         return self.log
 
-    def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
+    def _begin(
+        self,
+        begin: Beginning | Callable[[], Awaitable[Beginning]],
+        run_id: str = "",
+        source: Observable[Event] | None = None,
+    ) -> Run[Any]:
         """Begin a run.
 
         Args:
             begin: What it begins with, or a function that loads that.
             run_id: Its id; by default one is made.
+            source: Its events, if another program performs it.
         """
         worker, loop, account = self.worker, asyncio.get_running_loop(), ACCOUNT.get()
         around = account if isinstance(account, RunAccount) and account.is_open else None
@@ -353,6 +359,7 @@ class SessionBase:
             parents=() if outer is None else outer.line,
             budgets=_budgets(worker.budget, outer),
             conversation=self.labels.get(CONVERSATION) or worker.labels.get(CONVERSATION) or self._conversation,
+            source=source,
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too

@@ -1,0 +1,457 @@
+"""The events of a run, built from what another program reports. Pure, but for the clock.
+
+Theory of operation. Other libraries report less than rxworker records, and in another order: a text without the block
+around it, a result without the start of its tool, an end without that of what is open. `RunBuilder` puts in what the
+rules of records demand, and no more: a text begins its block, its response, its turn and its run. What a source does
+not report stays unknown; no figure is made up.
+"""
+
+from __future__ import annotations
+
+import json
+import time as clock
+from collections.abc import Hashable, Iterable, Mapping
+from operator import attrgetter
+from typing import Literal
+
+from msgspec import Struct
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Custom,
+    Error,
+    Event,
+    InputJsonDelta,
+    MessageAdd,
+    ResponseEvent,
+    ResponseStatus,
+    RunAbort,
+    RunStart,
+    RunStop,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+    ToolUseMetadata,
+    TurnStart,
+    TurnStop,
+    Usage,
+)
+from rxworker.events.arguments import parse_arguments
+from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
+from rxworker.messages.content import ResultContent
+from rxworker.messages.message import Input, read_input
+
+SOURCE = "tap"
+"""The source of the messages that were added while a run of another program went on."""
+CUT = "The run ended while this tool ran. Whether it had an effect is not known."
+
+
+class Tapped(Struct, frozen=True, omit_defaults=True):
+    """An event of a run of another program.
+
+    Attributes:
+        event: The event.
+        path: The ids of the calls in which it happened, the outermost first; empty for the run itself.
+        time: When it happened, in seconds since the epoch; ``None``: now.
+        run: Which run it is of, where a source has several.
+    """
+
+    event: Event
+    path: tuple[str, ...] = ()
+    time: float | None = None
+    run: str = ""
+
+
+class _Call(Struct):
+    place: int
+    call: ToolCall
+    began: float | None = None
+    result: ToolResult | None = None
+
+
+class RunBuilder:
+    """Builds the events of a run. What is missing between two of them is put in.
+
+    Args:
+        name: The name of the program, which lists show as the worker.
+        run: Which run it is, where a source has several.
+
+    Attributes:
+        name: The name of the program.
+        run: Which run it is.
+        time: When what follows has happened, in seconds since the epoch; ``None``: now.
+        is_over: Whether the run has ended.
+
+    Example:
+        >>> run = RunBuilder("my-agent")
+        >>> run.start("What is 6 times 7?")
+        >>> run.text("42")
+        >>> run.end()
+        >>> [type(each.event).__name__ for each in run.take()]  # doctest: +NORMALIZE_WHITESPACE
+        ['RunStart', 'TurnStart', 'AttemptStart', 'Status', 'BlockStart', 'TextDelta', 'BlockStop', 'Status',
+         'TurnStop', 'RunStop']
+    """
+
+    def __init__(self, name: str = "", run: str = "") -> None:
+        self.name = name
+        self.run = run
+        self.time: float | None = None
+        self._path: tuple[str, ...] = ()
+        self._out: list[Tapped] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._status: Literal["new", "running", "over"] = "new"
+        self._in_turn = self._in_response = self._is_retracted = False
+        self._model = self._provider = ""
+        self._open: dict[Hashable, BlockStart] = {}
+        self._current: Hashable = None
+        self._index = 0
+        self._texts: dict[str, list[str]] = {}  # the arguments of calls whose blocks are open
+        self._places: dict[str, int] = {}  # of the calls of the response, in the order in which they begin
+        self._calls: dict[str, _Call] = {}
+        self._inner: dict[str, RunBuilder] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self._status == "over"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the run is built yet."""
+        return self._status == "new"
+
+    def take(self) -> list[Tapped]:
+        """What was built since this was called last."""
+        out = self._out.copy()
+        self._out.clear()
+        return out
+
+    def _emit(self, event: Event) -> None:
+        self._out.append(Tapped(event, self._path, self.time, self.run))
+
+    def start(
+        self,
+        given: Input | None = None,
+        *,
+        before: Conversation | None = None,
+        system: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """The run begins. Where it has begun, the input is a message that was added to it.
+
+        Args:
+            given: Its input; ``None`` if it is not known.
+            before: The conversation before it.
+            system: The system prompt, if it is known.
+            labels: Its labels.
+        """
+        messages = () if given is None else read_input(given)
+        if self._status == "running":
+            self.add(*messages)
+            return
+        if self._status == "over":
+            self._reset()
+        self._status = "running"
+        before = Conversation(system=system) if before is None else before
+        self._emit(RunStart(before.add(*messages), len(messages), labels=dict(labels or {}), worker=self.name))
+
+    def add(self, *messages: Message) -> None:
+        """Messages were added to the conversation while the run went on."""
+        if messages:
+            self.respond()
+            self._emit(MessageAdd(messages, SOURCE))
+
+    def request(
+        self, model: str = "", provider: str = "", response_id: str | None = None, *, service: str = ""
+    ) -> None:
+        """A request was sent to a model: another turn begins, or, after `retract`, another attempt.
+
+        Args:
+            model: The name of the model.
+            provider: The name of the provider.
+            response_id: The id of the response.
+            service: The host.
+        """
+        self.attempt(model, provider, service)
+        self._emit(Status(ResponseStatus.STARTED, response_id, model or None))
+
+    def attempt(self, model: str = "", provider: str = "", service: str = "") -> None:
+        """The same, where the start of the response follows with `decoded`."""
+        if self._status != "running":
+            self.start()
+        self.respond()
+        if self._in_turn and not self._is_retracted:
+            self._end_turn()
+        if not self._in_turn:
+            self._in_turn = True
+            self._emit(TurnStart())
+        self._model, self._provider = model or self._model, provider or self._provider
+        self._emit(AttemptStart(self._provider, self._model, service=service))
+        self._in_response, self._is_retracted, self._index = True, False, 0
+        self._places = {}
+
+    def text(self, text: str, key: Hashable = None) -> None:
+        """The model has written some text.
+
+        Args:
+            text: What was added.
+            key: Which block it is of; by default the current one, or another one after one of another kind.
+        """
+        self._delta(BlockType.TEXT, key, TextDelta, text)
+
+    def thinking(self, text: str, key: Hashable = None) -> None:
+        """The model has written some of its thinking; the arguments are those of `text`."""
+        self._delta(BlockType.THINKING, key, ThinkingDelta, text)
+
+    def call(self, id: str, name: str, arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
+        """The model calls a tool.
+
+        Args:
+            id: The id of the call.
+            name: The name of the tool.
+            arguments: All of its arguments, as a value or as JSON; ``None`` if they follow with `arguments`.
+        """
+        self._begin(BlockType.TOOL_USE, id, ToolUseMetadata(id, name))
+        self._texts[id] = []
+        if arguments is not None:
+            self.arguments(arguments if isinstance(arguments, str) else json.dumps(arguments), id)
+            self.stop_block(id)
+
+    def arguments(self, text: str, id: str = "") -> None:  # noqa: A002 - what it is
+        """The model has written some of the arguments of a call; by default of the current one."""
+        key = id or self._current
+        if text and key in self._open and isinstance(key, str):
+            self._texts.setdefault(key, []).append(text)
+            self._emit(InputJsonDelta(self._open[key].index, text))
+
+    def stop_block(self, key: Hashable = None) -> None:
+        """A block is whole; by default the current one."""
+        key = self._current if key is None else key
+        block = self._open.pop(key, None)
+        if block is None:
+            return
+        if isinstance(known := block.metadata, ToolUseMetadata):
+            text = "".join(self._texts.pop(known.id, ())) or "{}"
+            self._calls[known.id] = _Call(self._places[known.id], ToolCall(known.id, known.name, parse_arguments(text)))
+        self._emit(BlockStop(block.index, block.block_type, metadata=block.metadata))
+
+    def _delta(self, kind: BlockType, key: Hashable, make: type[TextDelta | ThinkingDelta], text: str) -> None:
+        if not text:
+            return
+        block = self._open.get(self._current if key is None else key)
+        if block is None or block.block_type is not kind:
+            key = (kind, self._index) if key is None else key
+            block = self._begin(kind, key, None)
+        self._emit(make(block.index, text))
+
+    def _begin(self, kind: BlockType, key: Hashable, metadata: ToolUseMetadata | None) -> BlockStart:
+        if not self._in_response or (self._calls and any(each.began for each in self._calls.values())):
+            self.request()
+        if key in self._open:
+            self.stop_block(key)
+        known = self._open.get(self._current)
+        if known is not None and known.block_type is not BlockType.TOOL_USE:
+            self.stop_block()
+        if metadata is not None:
+            self._places[metadata.id] = len(self._places)
+        block = self._open[key] = BlockStart(self._index, kind, metadata)
+        self._index, self._current = self._index + 1, key
+        self._emit(block)
+        return block
+
+    def usage(self, usage: Usage) -> None:
+        """What the response took so far, as the source reports it: a snapshot."""
+        if not self._in_response:
+            self.request()
+        self._emit(usage)
+
+    def respond(self, reason: StopReason | None = None) -> None:
+        """The response is whole. Nothing happens if there is none.
+
+        Args:
+            reason: Why it ended; ``None`` if that is not known.
+        """
+        if not self._in_response:
+            return
+        for key in [*self._open]:
+            self.stop_block(key)
+        if reason is None and self._calls:
+            reason = StopReason(StopKind.TOOL_USE)
+        self._in_response = False
+        self._emit(Status(ResponseStatus.COMPLETED, stop_reason=reason))
+
+    def fail(self, message: str, code: str | None = None, *, retryable: bool = False) -> None:
+        """The response has failed."""
+        if not self._in_response:
+            self.request()
+        self._cut(message)
+        self._emit(Error(code, message, retryable))
+        self._emit(Status(ResponseStatus.FAILED))
+        self._in_response = False
+
+    def retract(self, reason: str) -> None:
+        """What the response has brought does not count: another attempt follows."""
+        if not self._in_response and any(each.began for each in self._calls.values()):
+            self.attempt()  # it is the next one that has failed
+        if self._in_turn:
+            self._cut(reason)
+            self._emit(AttemptRetract(reason))
+            self._in_response, self._is_retracted = False, True
+            self._calls = {}
+
+    def _cut(self, reason: str) -> None:
+        for block in self._open.values():
+            self._emit(BlockAbort(block.index, block.block_type, reason))
+        self._open.clear()
+        self._texts.clear()
+
+    def decoded(self, events: Iterable[ResponseEvent]) -> None:
+        """Events of a response, as a decoder of a provider makes them."""
+        for event in events:
+            if self._in_response is False:
+                self.attempt()
+            if isinstance(event, BlockStart):
+                known = event.metadata
+                self._open[event.index] = event
+                if isinstance(known, ToolUseMetadata):
+                    self._places[known.id], self._texts[known.id] = len(self._places), []
+            elif isinstance(event, InputJsonDelta):
+                known = self._open[event.index].metadata
+                if isinstance(known, ToolUseMetadata):
+                    self._texts[known.id].append(event.text)
+            elif isinstance(event, BlockStop) and event.index in self._open:
+                self.stop_block(event.index)
+                continue
+            elif isinstance(event, BlockAbort):
+                self._open.pop(event.index, None)
+            elif isinstance(event, Status) and event.status is not ResponseStatus.STARTED:
+                self._in_response = False
+            self._emit(event)
+
+    def tool_start(self, id: str, name: str = "", arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
+        """A tool runs. A call that no response has made is put into one.
+
+        Args:
+            id: The id of the call.
+            name: The name of the tool, if no response has made the call.
+            arguments: Its arguments then.
+        """
+        if id in self._open:
+            self.stop_block(id)
+        if id not in self._calls:
+            self.call(id, name, {} if arguments is None else arguments)
+        self.respond()
+        each = self._calls[id]
+        if each.began is None:
+            each.began = self._now()
+            self._emit(ToolStart(each.call, each.place))
+
+    def tool_progress(self, id: str, progress: Json) -> None:  # noqa: A002 - what it is
+        """A tool reports its progress."""
+        self.tool_start(id)
+        self._emit(ToolProgress(id, progress, self._calls[id].place))
+
+    def tool_stop(
+        self,
+        id: str,  # noqa: A002 - what it is
+        content: ResultContent = "",
+        *,
+        is_error: bool = False,
+        name: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        """A tool has ended.
+
+        Args:
+            id: The id of the call.
+            content: Its result for the model.
+            is_error: Whether it has failed.
+            name: The name of the tool, if no response has made the call.
+            seconds: How long it took; by default since `tool_start`.
+        """
+        known = self._calls.get(id)
+        if known is not None and known.result is not None:
+            return
+        is_timed = known is not None and known.began is not None
+        self.tool_start(id, name)
+        if id in self._inner:
+            self._inner[id].end()
+        each = self._calls[id]
+        each.result = ToolResult(id, content, is_error, each.call.name)
+        took = (self._now() - (each.began or 0.0) if is_timed else 0.0) if seconds is None else seconds
+        self._emit(ToolStop(each.result, max(took, 0.0), id, each.place, is_error, each.call.name))
+
+    def _now(self) -> float:
+        return clock.time() if self.time is None else self.time
+
+    def inside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
+        """The builder of the run that a call has begun: its events have the id of the call in their path."""
+        known = self._inner.get(id)
+        if known is None:
+            self.tool_start(id)
+            known = self._inner[id] = RunBuilder(name, self.run)
+            known._path, known._out = (*self._path, id), self._out
+        known.time = self.time
+        return known
+
+    def custom(self, name: str, data: JsonObject) -> None:
+        """Something that has no event of its own."""
+        if self._status != "running":
+            self.start()
+        self._emit(Custom(name, data))
+
+    def _end_turn(self) -> None:
+        self.respond()
+        self._in_turn = False
+        if self._calls:
+            self._end_calls()
+            calls = sorted(self._calls.values(), key=attrgetter("place"))
+            results = tuple([each.result for each in calls if each.result is not None])
+            self._emit(MessageAdd((Message("user", results),), "tools")) if results else None
+            self._calls = {}
+        self._emit(TurnStop())
+
+    def _end_calls(self) -> None:
+        for id, each in self._calls.items():  # noqa: A001 - what it is
+            if each.began is not None and each.result is None:
+                self.tool_stop(id, CUT, is_error=True, seconds=0.0)
+
+    def end(self) -> None:
+        """The run has ended well. One that has not begun, or has ended, stays as it is."""
+        if self._status != "running":
+            return
+        if self._in_turn:
+            self._end_turn()
+        self._status = "over"
+        self._emit(RunStop())
+
+    def abort(self, reason: str, cause: Literal["cancel", "error", "abort", "limit"] = "error") -> None:
+        """The run was cut short.
+
+        Args:
+            reason: Why; shown to users, not interpreted.
+            cause: The kind of the end.
+        """
+        if self._status == "over":
+            return
+        if self._status == "new":
+            self.start()
+        for inner in self._inner.values():
+            inner.abort(reason, cause) if inner._status == "running" else None
+        self._cut(reason)
+        if self._in_response:
+            self._in_response = False
+            self._emit(Status(ResponseStatus.CANCELLED))
+        self._end_calls()
+        self._status = "over"
+        self._emit(RunAbort(cause, reason))

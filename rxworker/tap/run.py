@@ -1,0 +1,387 @@
+"""A run of any stream: another library's, a session file's, a proxy's.
+
+Theory of operation. A tapped run is a `Run` whose events come from a source instead of from the loop of turns. So it
+has what a run has: watchers, a log with its claim, an end, a cancellation, the page, boards. It is loaded with the
+first event of its source. Where the log has it already, the source is read again from its beginning, and what is stored
+is left out: a mapper makes the same events of the same items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Protocol, TypeAlias, TypeVar
+
+import reactivex
+from msgspec.structs import replace
+from reactivex import Observable
+
+from rxworker.errors import (
+    ConfigurationError,
+    InputRefusedError,
+    LocalProtocolError,
+    RunAbortedError,
+    RunCancelledError,
+    TruncatedError,
+    WorkerError,
+    describe,
+)
+from rxworker.events import (
+    AttemptStart,
+    CommandTaken,
+    Event,
+    HandOver,
+    LoopHold,
+    Record,
+    ResponseEvent,
+    RunAbort,
+    RunPause,
+    RunRecover,
+    RunResume,
+    RunStart,
+    RunStop,
+    TurnStart,
+    WatcherDetach,
+)
+from rxworker.hooks import AbortContext, Hook, HookPoint
+from rxworker.hub.iterate import iterate
+from rxworker.log.base import EventLog, claim_or_release
+from rxworker.log.values import TAPPED, recorded_labels
+from rxworker.messages import Conversation, Message
+from rxworker.messages.settings import awaited
+from rxworker.providers import Request
+from rxworker.resume.stored import LoggedRun, read_run, title_of
+from rxworker.run.run import Beginning, Run, Tracing
+from rxworker.tap.builder import Tapped
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
+from rxworker.turn.context import TurnScope
+from rxworker.worker.session import Session
+from rxworker.worker.worker import Worker
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+LIMIT = 65_536
+"""How many items of an observable wait at most until its run has begun, or its log has taken what came before."""
+NO_INPUT = "this run is recorded from another program, which takes its messages itself"
+_OWN = (RunRecover, HandOver, CommandTaken, LoopHold, WatcherDetach)
+"""What a tap records besides what its source reports."""
+
+
+class Mapper(Protocol[S_contra]):
+    """Makes events of what another program reports: a pure machine, which may have any number of events for an item.
+
+    The same items make the same events. A `RunBuilder` puts in what is missing between them.
+    """
+
+    def feed(self, item: S_contra, /) -> Iterable[Tapped | Event]:
+        """The events of the next item."""
+        ...
+
+    def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:
+        """The events of the end of the source, which has failed if there is an error."""
+        ...
+
+
+Source: TypeAlias = Observable[S] | AsyncIterable[S]
+
+
+class AsEvents:
+    """The mapper of a source of events, or of records: they stay as they are."""
+
+    def feed(self, item: Event | Record | Tapped, /) -> Iterable[Tapped | Event]:
+        """The event."""
+        if isinstance(item, Record):
+            return (Tapped(item.event, item.path, item.time),)
+        return (item,)
+
+    def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:  # noqa: ARG002 - as a mapper has it
+        """Nothing: the source reports its end itself."""
+        return ()
+
+
+def tap(
+    source: Source[S],
+    mapper: Mapper[S] | None = None,
+    *,
+    name: str = "agent",
+    log: EventLog | None = None,
+    run_id: str = "",
+    title: str = "",
+    labels: Mapping[str, str] | None = None,
+    tracing: Tracing | None = None,
+    cancel: Callable[[], object] | None = None,
+) -> Run[None]:
+    """Make a run of any stream: of events, or of what another program reports, with a mapper.
+
+        source --a---b---c--|
+        [ tap(source, mapper) ]
+        run    --r-r-r---r-r|     r a record
+
+    The run begins with the first event. It has watchers, and where it has a log it is written there while it goes on,
+    as a run of a worker is. It takes no messages. If the log has a run of this id that was cut off, it goes on: the
+    source is read from its beginning, and what is stored already is left out.
+
+    Args:
+        source: An observable, which is subscribed to at once, or an asynchronous iterator, which is read by the run.
+        mapper: Makes events of its items; by default they are events or records.
+        name: The name of the program in lists.
+        log: Stores the run.
+        run_id: The id of the run; by default one is made.
+        title: The title in lists; by default the input of the run.
+        labels: Labels of the run.
+        tracing: Observes the run, as that of a `Worker` does.
+        cancel: Ends the program when the run is cancelled; it may be a coroutine function.
+
+    Raises:
+        LocalProtocolError: No event loop runs.
+        ConfigurationError: The source is neither an observable nor an asynchronous iterator.
+
+    Example:
+        >>> from collections.abc import AsyncIterator
+        >>> from rxworker.tap import RunBuilder
+        >>> class Words:
+        ...     def __init__(self) -> None:
+        ...         self.run = RunBuilder()
+        ...     def feed(self, item: str) -> list[Tapped]:
+        ...         self.run.text(item)
+        ...         return self.run.take()
+        ...     def finish(self, error: Exception | None = None) -> list[Tapped]:
+        ...         self.run.end()
+        ...         return self.run.take()
+        >>> async def words() -> AsyncIterator[str]:
+        ...     yield "Hello, "
+        ...     yield "world."
+        >>> async def main() -> None:
+        ...     result = await tap(words(), Words())
+        ...     print(result.text, result.usage.output_tokens)
+        >>> asyncio.run(main())
+        Hello, world. None
+    """
+    worker = Worker(
+        _Elsewhere(name),
+        name=TAPPED + name,
+        hooks=() if cancel is None else (_ending(cancel),),
+        log=log,
+        labels=labels or {},
+        tracing=tracing,
+        map_input=_refuse,
+    )
+    return _TapSession(worker).follow(source, mapper or AsEvents(), run_id, title, cancel)  # pyright: ignore[reportArgumentType] - events, without a mapper
+
+
+class _Elsewhere:
+    """The model of a run of another program, to which nothing is sent from here."""
+
+    model = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:  # noqa: ARG002 - as a model has it
+        """Nothing but an error."""
+        return reactivex.throw(LocalProtocolError(NO_INPUT))
+
+
+def _refuse(_: Message) -> Message:
+    raise InputRefusedError(NO_INPUT)
+
+
+def _ending(cancel: Callable[[], object]) -> Hook[AbortContext]:
+    async def end_program(context: AbortContext) -> None:
+        if context.cause == "cancel":
+            await awaited(cancel())
+
+    return Hook(end_program, HookPoint.ON_ABORT)
+
+
+class _TapSession(Session):
+    """The session of a tapped run."""
+
+    def follow(
+        self, source: Source[S], mapper: Mapper[S], run_id: str, title: str, cancel: Callable[[], object] | None
+    ) -> Run[None]:
+        """Begin the run."""
+        feed = _Feed(batches_of(source, mapper))
+
+        async def load() -> Beginning:
+            try:
+                first = await feed.first()
+            except asyncio.CancelledError:
+                if cancel is not None:  # no hook is called before the run has begun
+                    await awaited(cancel())
+                raise
+            stored = None if self.log is None or not run_id else await _stored_part(self.log, run_id)
+            if stored is not None:
+                assert stored.run is not None
+                feed.skip = sum(r.covers for r in stored.run.records if not isinstance(r.event, _OWN))
+                claim = stored.claim
+                assert claim is not None
+                recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
+                return Beginning((recover,), TurnScope(), stored=stored)
+            start: Event = first[0].event
+            if not isinstance(start, RunStart | RunResume) or first[0].path:
+                start = RunStart(Conversation())
+            else:
+                del first[0]
+            labels = recorded_labels({**start.labels, **self.run_labels})
+            start = replace(start, labels=labels, worker=self.name)
+            messages = start.conversation.messages
+            added = messages[len(messages) - start.added :] if isinstance(start, RunStart) else messages[-1:]
+            row = replace(self._row(title or title_of(added)), labels={**start.labels, **self.run_labels})
+            return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
+
+        run: Run[None] = self._begin(load, run_id, CoroutineObservable(feed.follow, set()))
+        feed.attach(run)
+        return run
+
+
+async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
+    """What is stored of a run that goes on, which this process claims."""
+    info = await log.info(run_id)
+    if info is None or not info.last_seq:
+        return None
+    claim = await claim_or_release(log, run_id)
+    info = await log.existing(run_id)
+    row = replace(info.row, recoveries=info.row.recoveries + 1)
+    return LoggedRun(log, row, claim, await read_run(log, run_id, info.row))
+
+
+def _items(source: Source[S]) -> AsyncGenerator[S, None]:
+    if isinstance(source, Observable):
+        return iterate(source, limit=LIMIT, at_once=True)
+    if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(
+            f"the source of a tap is an observable or an asynchronous iterator, not {source!r:.60}: for a list of "
+            "events use reactivex.from_iterable(events)"
+        )
+    return _each(source)
+
+
+async def _each(source: AsyncIterable[S]) -> AsyncGenerator[S, None]:
+    items = aiter(source)
+    try:
+        async for item in items:
+            yield item
+    finally:
+        close = getattr(items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def batches_of(source: Source[S], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
+    """What a mapper makes of a source, for each item that it makes anything of. An observable is subscribed to now.
+
+    Raises:
+        WorkerError: The mapper has raised.
+    """
+    return _batches(_items(source), mapper)
+
+
+async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
+    async with aclosing(items):
+        while True:
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                break
+            except Exception as error:
+                ends = [each for each in map(_tapped, mapper.finish(error)) if not isinstance(each.event, RunAbort)]
+                if ends:
+                    yield ends
+                raise  # with which the run ends
+            try:
+                batch = [*map(_tapped, mapper.feed(item))]
+            except Exception as error:
+                what = f"{type(mapper).__name__} cannot read what the source reports: {describe(error)}"
+                raise WorkerError(what) from error
+            if batch:
+                yield batch
+    if batch := [*map(_tapped, mapper.finish())]:
+        yield batch
+
+
+class _Feed:
+    """What a source reports, event by event.
+
+    Attributes:
+        skip: How many events are stored already.
+    """
+
+    def __init__(self, batches: AsyncGenerator[list[Tapped], None]) -> None:
+        self.skip = 0
+        self._batches = batches
+        self._waiting: list[Tapped] = []
+        self._inner: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._time: float | None = None
+
+    def attach(self, run: Run[None]) -> None:
+        """Set the run, before it is loaded."""
+        self._journal = run._context.journal
+        self._journal.clock = self._now
+
+    def _now(self) -> float:
+        return time.time() if self._time is None else self._time
+
+    async def first(self) -> list[Tapped]:
+        """The first events."""
+        async for batch in self._batches:
+            self._waiting = batch
+            self._time = batch[0].time
+            return batch
+        raise TruncatedError("the source ended before its first event")
+
+    async def follow(self, emitter: Emitter[Event]) -> None:
+        """Emit all until the end of the run."""
+        try:
+            async with aclosing(self._batches):
+                if self._emit_all(self._waiting, emitter):
+                    return
+                async for batch in self._batches:
+                    if self._emit_all(batch, emitter):
+                        return
+                    held = None if self._journal.writer is None else self._journal.writer.hold()
+                    if held is not None:
+                        await held
+        finally:
+            self._time = None
+        raise TruncatedError("the source ended before the end of its run")
+
+    def _emit_all(self, batch: Sequence[Tapped], emitter: Emitter[Event]) -> bool:
+        """Emit events; whether the run is over."""
+        for each in batch:
+            event, self._time = each.event, each.time
+            turn = self._counted(each) if each.path else (0, 0)
+            if self.skip > 0:
+                self.skip -= 1
+            elif each.path:
+                inner = Record(0, "", *turn, self._now(), event, each.path[1:])
+                self._journal.relay(each.path[0], inner)
+            elif isinstance(event, RunAbort):
+                raise _error_of(event)
+            else:
+                emitter.emit(event)
+                if isinstance(event, RunStop | RunPause):
+                    return True
+        return False
+
+    def _counted(self, each: Tapped) -> tuple[int, int]:
+        turn, attempt = self._inner.get(each.path, (0, 0))
+        if isinstance(each.event, TurnStart):
+            turn, attempt = turn + 1, 0
+        elif isinstance(each.event, AttemptStart):
+            attempt += 1
+        self._inner[each.path] = turn, attempt
+        return turn, attempt
+
+
+def _tapped(item: Tapped | Event) -> Tapped:
+    return item if isinstance(item, Tapped) else Tapped(item)
+
+
+def _error_of(event: RunAbort) -> Exception:
+    """The error that a run ends with which its source reports as aborted."""
+    if event.cause == "cancel":
+        return RunCancelledError(event.reason)
+    return RunAbortedError(event.reason) if event.cause == "abort" else WorkerError(event.reason)

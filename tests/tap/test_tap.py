@@ -1,0 +1,281 @@
+"""Runs of other programs: what a tap records, how it ends, and how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+import reactivex
+from reactivex import Subject
+
+from rxworker import Worker
+from rxworker.errors import (
+    ConfigurationError,
+    InputRefusedError,
+    LocalProtocolError,
+    RunCancelledError,
+    RunHandedOverError,
+    TruncatedError,
+    WorkerError,
+)
+from rxworker.events import Record, RunRecover, ToolStart, Usage
+from rxworker.log import MemoryLog, Replica
+from rxworker.messages import Conversation
+from rxworker.run.run import end_of
+from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
+from rxworker.testing import ScriptedModel
+from rxworker.testing.lint import lint
+from rxworker.ui.web import WebServer
+from rxworker.worker import recover_all
+from tests.stores import make_log
+
+Step = tuple[Any, ...]
+STEPS: list[Step] = [
+    ("start", "Add 1 and 2, and ask."),
+    ("request", "m-1", "acme", "resp_1"),
+    ("thinking", "Hm"),
+    ("text", "I "),
+    ("text", "add."),
+    ("call", "c1", "add"),
+    ("arguments", '{"a":1,'),
+    ("arguments", '"b":2}'),
+    ("call", "c2", "ask", {"question": "x"}),
+    ("usage", Usage(10, 5)),
+    ("tool_start", "c1"),
+    ("tool_progress", "c1", 0.5),
+    ("tool_start", "c2"),
+    ("inner", "start", "x"),
+    ("inner", "text", "Inner."),
+    ("inner", "usage", Usage(3, 1)),
+    ("tool_stop", "c1", "3"),
+    ("tool_stop", "c2", "Inner."),
+    ("retract", "overloaded"),
+    ("text", "Do"),
+    ("retract", "cut off"),
+    ("text", "Done"),
+    ("custom", "acme.note", {"a": 1}),
+    ("text", "."),
+]
+
+
+class Steps:
+    """A mapper of calls of a builder."""
+
+    def __init__(self) -> None:
+        self.run = RunBuilder("acme")
+
+    def feed(self, item: Step) -> list[Tapped]:
+        name, *args = item
+        run = self.run.inside("c2") if name == "inner" else self.run
+        getattr(run, args.pop(0) if name == "inner" else name)(*args)
+        return self.run.take()
+
+    def finish(self, error: Exception | None = None) -> list[Tapped]:
+        if error is None:
+            self.run.end()
+        else:
+            self.run.abort(str(error))
+        return self.run.take()
+
+
+async def steps(
+    number: int | None = None, *, error: Exception | None = None, hangs: bool = False
+) -> AsyncIterator[Step]:
+    for step in STEPS[:number]:
+        yield step
+    if error is not None:
+        raise error
+    if hangs:
+        await asyncio.Event().wait()
+
+
+async def whole() -> tuple[list[Record], Conversation]:
+    run = tap(steps(), Steps())
+    await run
+    return [record async for record in run], run.state.conversation
+
+
+async def test_a_stream_becomes_a_run_that_keeps_the_rules() -> None:
+    run = tap(steps(), Steps(), name="acme", labels={"tenant": "t"})
+    result = await run
+    records = [record async for record in run]
+    state = run.state
+    assert lint(records) == []
+    assert result.text == "Done."
+    assert (state.turns, state.attempts, state.tool_calls, state.tool_errors) == (2, 4, 2, 0)
+    assert (state.usage.input_tokens, state.usage.output_tokens) == (13, 6)
+    assert (state.model, state.provider, state.labels) == ("m-1", "acme", {"tenant": "t"})
+    assert [message.text for message in state.conversation.messages] == ["Add 1 and 2, and ask.", "I add.", "", "Done."]
+    assert [r.content for r in state.conversation.messages[2].tool_results] == ["3", "Inner."]
+    assert {record.path for record in records} == {(), ("c2",)}
+
+
+async def test_events_and_records_are_a_source_as_they_are() -> None:
+    records, conversation = await whole()
+    again = tap(reactivex.from_iterable(records))
+    await again
+    assert again.state.conversation == conversation
+    assert [record.event for record in again._journal.hub.history.records(0)] == [r.event for r in records]  # pyright: ignore[reportPrivateUsage]
+    model = Worker(ScriptedModel(["Hello."])).run("Hi")
+    copy = tap(model.events)
+    assert (await copy).text == (await model).text == "Hello."
+
+
+@pytest.mark.parametrize("cut", range(1, len(STEPS)))
+async def test_a_source_that_ends_early_is_not_a_success(cut: int) -> None:
+    records, _ = await whole()
+    run = tap(reactivex.from_iterable(records[: cut + 1]))
+    with pytest.raises(TruncatedError, match="before the end of its run"):
+        await run
+    assert run.state.status == "aborted"
+    assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("cut", range(1, len(STEPS), 3))
+async def test_an_error_of_the_source_is_that_of_the_run(cut: int) -> None:
+    error = ValueError("boom")
+    run = tap(steps(cut, error=error), Steps())
+    with pytest.raises(ValueError, match="boom"):
+        await run
+    assert run.state.status == "aborted"
+    assert run.state.reason == "ValueError: boom"
+    assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_mapper_that_raises_ends_the_run_with_what_it_is() -> None:
+    run = tap(reactivex.of(("text", "a"), ("nothing",)), Steps())
+    with pytest.raises(WorkerError, match="Steps cannot read what the source reports: "):
+        await run
+    assert run.state.conversation.last is not None
+    assert run.state.conversation.last.text == "a"
+
+
+async def test_a_source_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="from_iterable"):
+        tap([1, 2])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    empty = tap(reactivex.empty())
+    with pytest.raises(TruncatedError, match="before its first event"):
+        await empty
+
+
+async def test_it_is_cancelled_with_its_program_and_takes_no_messages() -> None:
+    ended: list[str] = []
+
+    async def cancel() -> None:
+        ended.append("cancelled")
+
+    closed: list[int] = []
+
+    async def source() -> AsyncIterator[Step]:
+        try:
+            async for step in steps(12, hangs=True):
+                yield step
+        finally:
+            closed.append(1)
+
+    run = await tap(source(), Steps(), cancel=cancel).started()
+    with pytest.raises(InputRefusedError, match="another program"):
+        run.send("more")
+    async for record in run:
+        if isinstance(record.event, ToolStart):
+            break
+    await run.cancel(reason="enough")
+    with pytest.raises(RunCancelledError, match="enough"):
+        await run
+    assert (ended, closed) == (["cancelled"], [1])
+    assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("cut", range(1, len(STEPS), 2))
+async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, tmp_path: Any) -> None:
+    _, conversation = await whole()
+    log = make_log(kind, tmp_path)
+    assert log is not None
+    async with log:
+        first = await tap(steps(cut, hangs=True), Steps(), log=log, run_id="r").started()
+        for _ in range(random.Random(cut).randrange(60)):
+            await asyncio.sleep(0)
+        await first.hand_over()
+        with pytest.raises(RunHandedOverError):
+            await first
+        second = tap(steps(), Steps(), log=log, run_id="r", name="acme")
+        await second
+        replica = Replica(log, "r")
+        await replica.ended()
+        records = list(replica.hub.history.records(0))
+        assert sum(isinstance(each.event, RunRecover) for each in records) == 1
+        assert lint(records) == []
+        assert replica.state.conversation == conversation
+        assert (replica.state.usage.input_tokens, replica.state.tool_calls) == (13, 2)
+        assert (await log.existing("r")).row.worker == "tap:agent"
+
+
+async def test_no_worker_goes_on_with_it() -> None:
+    async with MemoryLog() as log:
+        first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
+        await first.hand_over()
+        worker = Worker(ScriptedModel(["No."]), log=log)
+        assert [run async for run in recover_all(log, lambda _: worker, once=True)] == []
+        with pytest.raises(LocalProtocolError, match=r"another program \(agent\)"):
+            await worker.recover("r")
+        await tap(steps(), Steps(), log=log, run_id="r")
+
+
+async def test_each_run_that_a_source_names() -> None:
+    async with MemoryLog() as log:
+        builders = [RunBuilder("acme", run=str(n)) for n in range(3)]
+        for builder in builders:
+            builder.start(f"Question {builder.run}")
+        items = [each for builder in builders for each in builder.take()]
+        for builder in builders[:2]:
+            builder.text("An answer.")
+            builder.end()
+            items += builder.take()
+        feed = Subject[Tapped]()
+        each = tap_each(feed, _Plain(), prefix="p-", log=log, name="acme")
+        ids: list[str] = []
+        each.runs.subscribe(lambda run: ids.append(run.id))
+        for item in items:
+            feed.on_next(item)
+            await asyncio.sleep(0)
+        feed.on_completed()
+        await each.ended()
+        assert ids == ["p-0", "p-1", "p-2"]
+        rows = {info.run_id: info.row.status for info in await log.list()}
+        assert rows == {"p-0": "finished", "p-1": "finished", "p-2": "aborted"}
+        again = tap_each(reactivex.from_iterable(items), _Plain(), prefix="p-", log=log, name="acme")
+        await again.ended()
+        assert {info.run_id: info.row.status for info in await log.list()} == rows
+
+
+class _Plain:
+    def feed(self, item: Tapped) -> Sequence[Tapped]:
+        return (item,)
+
+    def finish(self, error: Exception | None = None) -> Sequence[Tapped]:
+        return ()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_tee_changes_nothing_for_its_reader(broken: bool) -> None:
+    class Breaks(Steps):
+        def feed(self, item: Step) -> list[Tapped]:
+            raise RuntimeError("no")
+
+    both = tee(steps(), Breaks() if broken else Steps())
+    assert [item async for item in both] == STEPS
+    await end_of(both.run)
+    assert both.run.state.status == ("new" if broken else "finished")
+
+
+async def test_a_server_shows_a_tapped_run() -> None:
+    run = await tap(steps(3, hangs=True), Steps(), name="acme").started()
+    async with WebServer(Worker(ScriptedModel([]))) as server:
+        server.add(run)
+        with pytest.raises(InputRefusedError):
+            run.send("x")
+        await run.cancel()
