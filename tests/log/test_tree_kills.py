@@ -6,10 +6,7 @@ Another process continues from what is stored: every effect happens once, and no
 from __future__ import annotations
 
 import copy
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +15,13 @@ from rxworker import Approve, Paused, Run, RunResult, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.errors import LogError, RxWorkerError
 from rxworker.events import RunStop
-from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog
+from rxworker.log import EventLog, MemoryLog, RunInfo, open_log
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource
-from rxworker.log.values import OPEN, resumed_id
+from rxworker.log.values import OPEN, Claim, resumed_id
 from rxworker.testing import call, lint, say
 from rxworker.tools import ToolContext
+from tests.log.conftest import NewAddress
 from tests.log.victim import ByTurn
 from tests.whole import IS_WHOLE
 
@@ -61,19 +59,30 @@ class Mortal:
 
     def __init__(self, log: Any, writes: int) -> None:
         self.count = 0
-        log.patience = 0.0
+        self._release, self._claims, self._log = log._release, list[Claim](), log
+        self._patience = log.patience
 
         def counted(write: Callable[..., Any]) -> Callable[..., Any]:
             async def call_it(*args: Any) -> Any:
                 self.count += 1
                 if self.count > writes:
+                    log.patience = 0.0
                     raise LogError("the process has ended")
-                return await write(*args)
+                done = await write(*args)
+                self._claims += [done] if isinstance(done, Claim) else []
+                return done
 
             return call_it
 
         for name in ("_claim", "_append", "_release", "_send"):
             setattr(log, name, counted(getattr(log, name)))
+
+    async def buried(self) -> None:
+        """Give back what it has claimed, as the end of its leases does."""
+        self._log.patience = self._patience
+        for claim in self._claims:
+            await self._release(claim)
+        await self._log.close()
 
 
 def approve_all(paused: Paused[Any], effects: Effects) -> list[Decision | None]:
@@ -141,31 +150,32 @@ def reborn(log: MemoryLog) -> MemoryLog:
     return other
 
 
-def reopened(log: SQLiteLog, file: Path) -> SQLiteLog:
-    """The same for a file."""
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE runs SET lease = 0")
-    return SQLiteLog(file)
+STEPS = {"memory": 7, "sqlite": 29, "postgres": 31, "nats": 31}
+SLOW = [pytest.param(store, marks=pytest.mark.product(2)) for store in ("postgres", "nats")]
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.timeout(600 if IS_WHOLE else 60)
+@pytest.mark.parametrize("store", ["memory", "sqlite", *SLOW])
 async def test_a_process_ends_between_any_two_writes(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rxworker.worker.continuing.RESERVED", 0.0)
-    step = 1 if IS_WHOLE else {"memory": 7, "sqlite": 29}[store]
     writes, is_over = 0, False
     while not is_over:
-        effects, file = Effects(), tmp_path / f"{writes}.db"
-        log: Any = MemoryLog() if store == "memory" else SQLiteLog(file)
-        Mortal(log, writes)
+        effects, address = Effects(), "" if store == "memory" else new_address(store)
+        log: Any = MemoryLog() if store == "memory" else open_log(address)
+        mortal = Mortal(log, writes)
         try:
             await live(effects.worker(log), effects)
             is_over = True
         except RxWorkerError:
             pass
-        other = reborn(log) if store == "memory" else reopened(log, file)
+        if store == "memory":
+            other: EventLog = reborn(log)
+        else:
+            await mortal.buried()
+            other = open_log(address)
         async with other:
             await check(other, effects, await go_on(effects.worker(other), other, effects))
-        writes += step
+        writes += 1 if IS_WHOLE else STEPS[store]
     assert writes > 40
