@@ -285,7 +285,11 @@ class OpenConversation:
         """
         paused, self.session.paused = self.paused, None
         self.decided.clear()
-        if paused is not None and self.session.log is not None:
+        if paused is None:
+            return
+        if self.session.log is None:
+            await self.session.end_background(paused.run_id)
+        else:
             await dismiss_run(self.session.log, paused.run_id, str(RunCancelledError(reason)))
 
     async def cancel(self, reason: str) -> None:

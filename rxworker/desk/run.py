@@ -375,6 +375,8 @@ class OpenRun:
             except (CommandConflictError, RunStatusError):
                 await self.take_outcome(log)
                 raise
+        else:
+            await session_of(self._its_own).end_background(self.id)
         self.update(replace(self.info, row=replace(self.info.row, status="aborted", reason=text, cause="cancel")))
 
     async def take_outcome(self, log: EventLog) -> None:

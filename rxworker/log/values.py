@@ -364,7 +364,8 @@ def checked_command(command: Command) -> Command:
         check_type("reason", reason, str, "reason='lunch'")
     if kind == "signal":
         check_type("signal(value)", data.get("value"), (str, dict), "signal(run_id, 'paid', {'euros': 5})")
-        if not isinstance(data.get("name"), str) or command.key != signal_command(str(data["name"])).key:
+        name = data.get("name")
+        if not (isinstance(name, str) and name and command.key == signal_command(name).key):
             raise ConfigurationError("a signal has a name: give log.signal(run_id, 'paid')")
     if kind == "cancel" and when not in ("now", "after_turn"):
         text = f"cancel({when!r:.60}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
@@ -374,8 +375,8 @@ def checked_command(command: Command) -> Command:
     try:
         read = msgspec.convert(msgspec.to_builtins(command), Command)
         sent = msgspec.convert(read.data if kind == "send" else {}, SentMessages)
-        if kind == "deliver":
-            msgspec.convert(read.data, DeliveredResult)
+        if kind == "deliver" and not msgspec.convert(read.data, DeliveredResult).id:
+            raise TypeError("it has no id of a call")
         if not is_storable(read.key or DECIDE):
             raise TypeError(f"the key is {read.key!r:.60}")
     except (msgspec.ValidationError, TypeError, RecursionError) as error:

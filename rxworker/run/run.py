@@ -18,7 +18,7 @@ from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.hub import when_idle
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import release_shielded
-from rxworker.log.values import Command, DeliveredResult, When, checked_command, checked_when, to_sent
+from rxworker.log.values import Command, DeliveredResult, When, checked_command, checked_when, deliver_command, to_sent
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.message import Input
 from rxworker.operators import partial_values
@@ -522,12 +522,15 @@ class Run(Generic[T_co]):
 
         Raises:
             LocalProtocolError: The run has ended, or this was called outside its event loop.
+            ConfigurationError: The id is not one of a call.
             ExecutionFailedError: The result has no JSON form.
         """
         self._check_loop("deliver")
         if self.state.is_over:
             raise LocalProtocolError("this run has ended: it takes no results")
-        self._context.background.deliver(DeliveredResult(call_id, to_content(result, call_id), is_error))
+        delivery = DeliveredResult(call_id, to_content(result, call_id), is_error)
+        checked_command(deliver_command(delivery))
+        self._context.background.deliver(delivery)
 
     def cancel_call(self, call_id: str, *, reason: str = "cancelled by the caller") -> None:
         """Cancel a call in the background. The model reads that it was cancelled, with the reason.

@@ -81,6 +81,8 @@ async def leave(context: RunContext, error: Exception) -> None:
     emit = ignore if goes_on else context.journal.emit
     interrupt = _close_response(context, reason_of(error), emit)
     if isinstance(error, RunHandedOverError):
+        if context.commands is not None:
+            await context.commands.deliveries(GRACE)  # no other process would have them
         if is_receiving and not goes_on:
             context.journal.emit(AttemptRetract(reason_of(error)))
         context.journal.emit(HandOver(error.reason))

@@ -279,7 +279,8 @@ class ToolContext:
 
         Raises:
             QuestionError: It waits. Let it pass.
-            ConfigurationError: There is nothing to wait for, or something other than a moment without a log.
+            ConfigurationError: There is nothing to wait for, or something other than a moment without a log; or
+                something cannot be stored.
 
         Example:
             >>> from rxworker import Worker, tool
@@ -452,12 +453,17 @@ async def until(
     if can_pause and not (is_of_time and wait.due < time.time() + SHORT):
         waits, ended = [each for each, _ in passed], [value for _, value in passed]
         kept = begun.state if state is None else state
-        raise QuestionError(Begun(kept, awaits=(*waits, wait), woken=tuple(ended)))
-    left = wait.due - time.time()
-    while left > 0:
+        left = Begun(kept, awaits=(*waits, wait), woken=tuple(ended))
+        try:
+            msgspec.json.decode(msgspec.json.encode(left), type=Begun)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigurationError(f"until: what it waits for, or its state, cannot be stored: {error}") from error
+        raise QuestionError(left)
+    seconds = wait.due - time.time()
+    while seconds > 0:
         # The clock may be set, which changes no number of seconds.
-        await asyncio.sleep(min(left, SHORT) if isinstance(at, datetime) else left)
-        left = wait.due - time.time() if isinstance(at, datetime) else 0.0
+        await asyncio.sleep(min(seconds, SHORT) if isinstance(at, datetime) else seconds)
+        seconds = wait.due - time.time() if isinstance(at, datetime) else 0.0
     passed.append((wait, None))
     return None
 

@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.errors import RxWorkerError
 from rxworker.events import (
     BackgroundProgress,
     CommandTaken,
@@ -39,7 +42,8 @@ from rxworker.events import (
 from rxworker.events.pause import BackgroundCall
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in
-from rxworker.log.values import DeliveredResult
+from rxworker.log import EventLog
+from rxworker.log.values import DECIDE, DISMISS, DeliveredResult
 from rxworker.messages import Json, ToolResult
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import FinishedCall, PendingCall
@@ -201,9 +205,33 @@ class Background(Struct, eq=False, weakref=True):
         else:
             emit(change)
 
+    async def outlive(self, log: EventLog, paused: str) -> None:
+        """Cancel the calls if the paused run is dismissed, in whichever process; until then, keep what they share.
+
+        Args:
+            log: The log of the run.
+            paused: The id of the run.
+        """
+        reading = asyncio.ensure_future(_is_dismissed(log, paused))
+        left: set[asyncio.Future[Any]] = {reading, *[each.task for each in self.calls.values()]}
+        while not reading.done() and (len(left) > 1 or self.shared):
+            _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done() and reading.result():
+            await self.stop()
+        reading.cancel()
+
     async def stop(self) -> None:
         """Cancel the calls that this process runs, and wait for their ends."""
         running, self.calls = [*self.calls.values()], {}
         for each in running:
             each.is_wanted = False
         await stop_all([each.task for each in running])
+
+
+async def _is_dismissed(log: EventLog, paused: str) -> bool:
+    """Wait until a paused run is decided about; whether it is dismissed."""
+    with suppress(RxWorkerError):  # another process, or the end of this one, decides
+        async for command in log.commands(paused):
+            if command.kind == DECIDE:
+                return DISMISS in command.data
+    return False

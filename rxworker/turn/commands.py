@@ -237,6 +237,11 @@ class CommandReader:
             if token in self._sending or token in self._queued:
                 await self._log.send(self._run, withdraw_command(token))
 
+    async def deliveries(self, seconds: float) -> None:
+        """Wait up to so many seconds until the results are stored that have come in this process."""
+        if self._delivering:
+            await asyncio.wait(self._delivering, timeout=seconds)
+
     def deliver(self, delivery: DeliveredResult) -> None:
         """Deliver the result of a call in the background through the log, also after the run has paused."""
         task = asyncio.ensure_future(self._store_delivery(delivery))

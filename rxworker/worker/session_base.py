@@ -392,6 +392,11 @@ class SessionBase:
         if isinstance(left, Background):
             context.background.adopt(left, hook_scope(context, TurnScope(variables=context.variables)))
 
+    async def end_background(self, paused: str) -> None:
+        """Cancel the calls that go on while a run without a log is paused, since it is not resumed."""
+        if (left := self._background.pop(paused, None)) is not None:
+            await left.stop()
+
     def _traceparent(self) -> str:
         if self.worker.tracing is None:
             return ""
@@ -427,6 +432,8 @@ class SessionBase:
         if self.paused is not None and state.background:
             kept = self._background if writer is None else writer.log.in_background
             kept[context.journal.run_id] = context.background
+            if writer is not None:
+                keep_task(context.background.outlive(writer.log, context.journal.run_id))
 
     def _check_free(self, call: str) -> None:
         try:

@@ -17,6 +17,7 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.worker.session import Session
 
 paid: list[str] = []
+watched: list[str] = []
 
 
 @pytest.fixture(params=["memory", "log"])
@@ -25,9 +26,19 @@ def is_stored(request: pytest.FixtureRequest) -> bool:
 
 
 @asynccontextmanager
-async def opened(*, is_stored: bool, is_own: bool = False) -> AsyncGenerator[tuple[Session, OpenRun]]:
+async def opened(
+    *, is_stored: bool, is_own: bool = False, has_watch: bool = False
+) -> AsyncGenerator[tuple[Session, OpenRun]]:
     """A session whose run is paused, and that run at a door, which may not have the log of the session."""
     paid.clear()
+    watched.clear()
+
+    @tool(background=True)
+    async def watch() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            watched.append("cancelled")
 
     @tool(requires_approval=True)
     def pay() -> str:
@@ -36,7 +47,8 @@ async def opened(*, is_stored: bool, is_own: bool = False) -> AsyncGenerator[tup
 
     async with MemoryLog() as log:
         its = log if is_stored else None
-        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay])
+        replies = [*([call("watch")] if has_watch else []), call("pay"), "Done."]
+        worker = Worker(ScriptedModel(replies), tools=[pay, watch])
         session = Session(worker, log=log if is_own else its)
         run = session.run("Hi")
         entry = OpenRun(new_info(run, RunRow(title="Hi"), its), its, run)
@@ -99,6 +111,18 @@ async def test_a_run_that_has_ended_takes_no_message(*, is_stored: bool) -> None
         assert its.status == "finished"
         its.close()
         await asyncio.sleep(0)
+
+
+async def test_a_run_that_is_cancelled_while_it_is_paused_cancels_its_calls_in_the_background(
+    *, is_stored: bool
+) -> None:
+    async with opened(is_stored=is_stored, has_watch=True) as (_, entry):
+        assert not watched
+        await entry.cancel("no longer")
+        async with asyncio.timeout(5):
+            while not watched:  # noqa: ASYNC110 - of a task that has no event
+                await asyncio.sleep(0)
+        assert watched == ["cancelled"]
 
 
 async def test_a_run_that_only_its_program_has_in_a_log_is_cancelled_there_too() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError
 from rxworker.events import CommandTaken, MessageAdd
 from rxworker.log import EventLog, Replica
-from rxworker.log.values import Command, send_command
+from rxworker.log.values import Command, DeliveredResult, deliver_command, send_command, signal_command
 from rxworker.messages import Message, Text, ToolCall, ToolResult
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import submit
@@ -62,6 +62,9 @@ REFUSED_COMMANDS: dict[str, tuple[Any, str]] = {
     "messages that are a text": (Command("send", {"messages": "Hi"}), "messages"),
     "data that is not JSON": (Command("pause", {"x": object()}), "cannot take this"),
     "a key that is a number": (Command("pause", key=5), "cannot take this"),
+    "the result of a number": (deliver_command(DeliveredResult(cast("Any", 5), "x")), "cannot take this deliver"),
+    "the result of no call": (deliver_command(DeliveredResult("", "x")), "cannot take this deliver"),
+    "a signal without a name": (signal_command(""), "a signal has a name"),
     "a key that no store takes": (Command("pause", key="a\0"), "key"),
     **{f"{name}, as a command": (Command(kind, data), text) for name, (kind, data, text) in REFUSED_OPTIONS.items()},
     **{

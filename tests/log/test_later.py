@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, Messa
 from rxworker.hooks import ToolCallContext
 from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, import_run
 from rxworker.log.format import records_of
-from rxworker.log.recover import RunSource
+from rxworker.log.recover import RunSource, dismiss_run
 from rxworker.log.values import resumed_id
 from rxworker.messages import JsonObject
 from rxworker.state import RunState, fold_run
@@ -226,6 +227,58 @@ async def test_a_pause_for_an_approval_loses_no_call(who: str) -> None:
         await stored_state(log, again.id)
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_the_end_of_a_paused_run_cancels_its_calls_in_whichever_process_they_run(
+    open_two: OpenLog, has_ended: bool
+) -> None:
+    async with open_two() as log, open_two() as there:
+        other = log if isinstance(log, MemoryLog) else there
+        bench = Bench()
+        run = bench.worker(log, [call("slow", n=1), call("pay"), say("Paid.")]).run("go")
+        await pause_of(run)
+        running = run._context.background.calls["call_1_1"].task
+        if has_ended:
+            bench.may_end.set()
+            await running
+        await dismiss_run(other, run.id, "It is too dear.")
+        async with asyncio.timeout(5):
+            await asyncio.wait([running])
+        assert running.cancelled() is not has_ended
+
+
+async def test_a_paused_run_keeps_what_a_call_has_shared_that_has_ended_since() -> None:
+    async with MemoryLog() as log:
+        goes_on = asyncio.Event()
+
+        @tool(background=True)
+        async def look(context: ToolContext) -> str:
+            await goes_on.wait()
+            context.set_shared_state("seen")
+            return "a tree"
+
+        def worker() -> Worker:
+            replies = [call("look"), call("pay"), say("Paid."), say("Done.")]
+            return Worker(ByTurn(replies), tools=[look, Bench().tools[2]], log=log)
+
+        async def begun() -> str:
+            run = worker().run("go")
+            await pause_of(run)
+            return run.id
+
+        run_id = await begun()
+        goes_on.set()
+        async with asyncio.timeout(5):
+            async for command in log.commands(run_id):
+                assert command.kind == "deliver"
+                break
+        await settle()
+        gc.collect()
+        again = worker().new_session().decide(run_id, {"call_2_1": Approve()})
+        await again
+        assert joined(again.state) == ["a tree"]
+        assert again.state.shared_state == "seen"
+
+
 async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_process() -> None:
     async with MemoryLog() as log:
         bench = Bench(effect="idempotent")
@@ -435,16 +488,29 @@ async def test_a_result_that_a_run_has_taken_before_it_sleeps_does_not_wake_it()
         bench.may_end.set()
 
 
-async def test_a_hand_over_waits_for_a_tool_in_the_background() -> None:
+@pytest.mark.parametrize("is_stored_late", [False, True])
+async def test_a_hand_over_waits_for_a_tool_in_the_background_and_its_result(is_stored_late: bool) -> None:
     async with MemoryLog() as log:
+        store: Any = log
+        send, may_store = store._send, asyncio.Event()
+
+        async def late(*args: Any) -> int:
+            await may_store.wait()
+            return await send(*args)
+
+        store._send = late if is_stored_late else send
         bench, other = Bench(), Bench()
         run = bench.worker(log).run("go")
         await reached(run, TurnStop)
         await settle(50)  # until the model has ended its answer
+        if is_stored_late:
+            bench.may_end.set()
+            await settle()
         left = run.hand_over(seconds=5.0)
         await settle()
         assert not left.done()
         bench.may_end.set()
+        may_store.set()
         await left
         again = other.worker(log).recover(run.id)
         await again

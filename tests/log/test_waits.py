@@ -370,11 +370,22 @@ async def test_a_hook_waits_for_a_moment_and_at_two_points_alone(monkeypatch: py
                 await Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
 
 
-@pytest.mark.parametrize("wait", [{}, {"signal": "paid"}, {"at": datetime(2027, 1, 1)}, {"at": -1.0}])
-async def test_what_cannot_be_waited_for_is_an_error_of_the_tool(wait: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("wait", "has_log"),
+    [
+        *[(each, False) for each in ({}, {"signal": "paid"}, {"at": datetime(2027, 1, 1)}, {"at": -1.0})],
+        *[({name: 5}, True) for name in ("signal", "run", "message")],
+        ({"signal": "half of a pair: \ud83d"}, True),
+        ({"at": 5.0, "state": object()}, True),
+    ],
+)
+async def test_what_cannot_be_waited_for_is_an_error_of_the_tool(wait: dict[str, Any], has_log: bool) -> None:
     shop = Shop(wait)
-    ended = await Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools).run("Ship it.")
+    worker = Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools, log=MemoryLog() if has_log else None)
+    ended = await worker.run("Ship it.")
     assert "until" in ended.conversation.messages[2].tool_results[0].text
+    if has_log:
+        return
     with pytest.raises(ConfigurationError):
         await ToolContext().until(**wait)
 

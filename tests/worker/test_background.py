@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import pytest
 from reactivex.scheduler import VirtualTimeScheduler
@@ -367,6 +367,9 @@ def test_a_tool_without_a_body_waits_for_a_delivery() -> None:
         await asyncio.sleep(1000)
         (each,) = run.state.background
         assert each.is_delivered
+        for wrong in (5, None, ""):
+            with pytest.raises(ConfigurationError, match="deliver"):
+                run.deliver(cast("Any", wrong), "a parcel")
         assert len(asyncio.all_tasks()) == 2  # the run and this
         run.deliver(each.id, "a parcel")
         assert (await run).text == "It has come."
