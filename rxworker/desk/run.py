@@ -22,7 +22,7 @@ from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancell
 from rxworker.events import Annotation
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
-from rxworker.log.values import OPEN, Command, RunRow, When, resumed_id
+from rxworker.log.values import NO_INPUT, OPEN, TAPPED, Command, RunRow, When, resumed_id
 from rxworker.messages import Message
 from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
@@ -255,6 +255,8 @@ class OpenRun:
     def _check_running(self) -> None:
         if self.status != "running":
             raise LocalProtocolError(f"this run is {self.status}: start another one")
+        if self.info.row.worker.startswith(TAPPED):
+            raise LocalProtocolError(NO_INPUT)
 
     @property
     def sent(self) -> int:

@@ -56,6 +56,7 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 TAPPED = "tap:"
 """The beginning of the name of the worker of a run that another program performs. No worker continues it."""
+NO_INPUT = "this run is performed by another program: it takes no messages and no pause here, and may be cancelled"
 LATER = "later"
 """The owner of a queued run until its moment, in a store that has older processes to keep away from it.
 

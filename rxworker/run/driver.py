@@ -227,6 +227,7 @@ class RunDriver(Generic[T_co]):
         """
         if not self.is_open or self._has_ended:
             return
+        after_turn = after_turn and self._context.source is None  # the end of a turn there does not stop its program
         self._cancelled_by = self._cancelled_by or number
         if self._stop is None:
             self._stop, self._stops_after_turn = RunCancelledError(reason), after_turn

@@ -48,7 +48,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
 from rxworker.log.base import EventLog, claim_or_release
-from rxworker.log.values import TAPPED, recorded_labels
+from rxworker.log.values import NO_INPUT, TAPPED, recorded_labels
 from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import awaited
 from rxworker.providers import Request
@@ -64,7 +64,6 @@ S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 LIMIT = 65_536
 """How many items of an observable wait at most until its run has begun, or its log has taken what came before."""
-NO_INPUT = "this run is recorded from another program, which takes its messages itself"
 _OWN = (RunRecover, HandOver, CommandTaken, LoopHold, WatcherDetach)
 """What a tap records besides what its source reports."""
 
@@ -120,8 +119,8 @@ def tap(
         run    --r-r-r---r-r|     r a record
 
     The run begins with the first event. It has watchers, and where it has a log it is written there while it goes on,
-    as a run of a worker is. It takes no messages. If the log has a run of this id that was cut off, it goes on: the
-    source is read from its beginning, and what is stored already is left out.
+    as a run of a worker is. It takes no messages and no pause; a cancellation ends it now. If the log has a run of this
+    id that was cut off, it goes on: the source is read from its beginning, and what is stored already is left out.
 
     Args:
         source: An observable, which is subscribed to at once, or an asynchronous iterator, which is read by the run.
@@ -233,6 +232,7 @@ class _TapSession(Session):
             return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
 
         run: Run[None] = self._begin(load, run_id, CoroutineObservable(feed.follow, set()))
+        run._context.pause_request.refusal = NO_INPUT
         feed.attach(run)
         return run
 
@@ -318,7 +318,7 @@ class _Feed:
 
     def attach(self, run: Run[None]) -> None:
         """Set the run, before it is loaded."""
-        self._journal = run._context.journal
+        self._journal, self._mailbox = run._context.journal, run._context.mailbox
         self._journal.clock = self._now
 
     def _now(self) -> float:
@@ -341,12 +341,19 @@ class _Feed:
                 async for batch in self._batches:
                     if self._emit_all(batch, emitter):
                         return
+                    self._ignore_commands()
                     held = None if self._journal.writer is None else self._journal.writer.hold()
                     if held is not None:
                         await held
         finally:
             self._time = None
+            self._ignore_commands()
         raise TruncatedError("the source ended before the end of its run")
+
+    def _ignore_commands(self) -> None:
+        """Record the commands that it has refused, as a worker does before its next request."""
+        if self._mailbox.waiting and self._journal.state.status == "running":
+            self._mailbox.deliver(self._journal.emit)
 
     def _emit_all(self, batch: Sequence[Tapped], emitter: Emitter[Event]) -> bool:
         """Emit events; whether the run is over."""

@@ -322,6 +322,8 @@ class CommandReader:
             case "deliver":
                 delivery = msgspec.convert(command.data, DeliveredResult)
                 self._arrive(delivery, CommandTaken(command.number, DELIVER))
+            case "pause" if self._pause_request.refusal:
+                self._ignore(command, "pause", self._pause_request.refusal)
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":

@@ -391,6 +391,7 @@ class PauseRequest(Struct, eq=False):
             pauses at the next safe moment.
         number: The number of the command that requested it; 0 for none.
         changed: Set by a request, while the run waits for one.
+        refusal: Why the run cannot be paused; empty if it can.
 
     >>> request = PauseRequest()
     >>> request.request("lunch")
@@ -403,9 +404,16 @@ class PauseRequest(Struct, eq=False):
     reason: str | None = None
     number: int = 0
     changed: asyncio.Event | None = None
+    refusal: str = ""
 
     def request(self, reason: str, number: int = 0) -> None:
-        """Pause at the next safe moment."""
+        """Pause at the next safe moment.
+
+        Raises:
+            LocalProtocolError: The run cannot be paused.
+        """
+        if self.refusal:
+            raise LocalProtocolError(self.refusal)
         self.reason = reason
         self.number = number
         if self.changed is not None:

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import aiohttp
 import pytest
 import reactivex
 from reactivex import Subject
@@ -21,8 +22,9 @@ from rxworker.errors import (
     TruncatedError,
     WorkerError,
 )
-from rxworker.events import Record, RunRecover, ToolStart, Usage
+from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, Usage
 from rxworker.log import MemoryLog, Replica
+from rxworker.log.values import NO_INPUT
 from rxworker.messages import Conversation
 from rxworker.run.run import end_of
 from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
@@ -272,10 +274,45 @@ async def test_a_tee_changes_nothing_for_its_reader(broken: bool) -> None:
     assert both.run.state.status == ("new" if broken else "finished")
 
 
-async def test_a_server_shows_a_tapped_run() -> None:
-    run = await tap(steps(3, hangs=True), Steps(), name="acme").started()
-    async with WebServer(Worker(ScriptedModel([]))) as server:
-        server.add(run)
-        with pytest.raises(InputRefusedError):
-            run.send("x")
-        await run.cancel()
+@pytest.mark.parametrize("kind", ["none", "memory"])
+async def test_every_door_refuses_what_its_program_cannot_do(kind: str) -> None:
+    log = MemoryLog() if kind == "memory" else None
+    run = await tap(steps(3, hangs=True), Steps(), name="acme", log=log).started()
+    worker = Worker(ScriptedModel(["No."]))
+    async with WebServer(worker, log=log, port=0) as server, aiohttp.ClientSession() as http:
+        await run.barrier()
+        server.state.add(run)
+        url = f"{server.url.rstrip(chr(47))}/api/runs"
+        async with http.get(url) as response:
+            [shown] = (await response.json())["runs"]
+        assert (shown["worker"], shown["status"]) == ("tap:acme", "running")
+        for verb, body in [("send", {"message": "x"}), ("pause", {})]:
+            async with http.post(f"{url}/{run.id}/{verb}", json=body) as response:
+                assert "performed by another program" in await response.text(), verb
+                assert 400 <= response.status < 500
+        with pytest.raises(LocalProtocolError, match="another program"):
+            run.pause()
+        async with http.post(f"{url}/{run.id}/cancel", json={"when": "after_turn"}) as response:
+            assert response.status == 200
+        await end_of(run)
+        assert run.state.status == "aborted"
+        again = {"input": "go on", "conversation": shown["conversation"]}
+        async with http.post(url, json=again) as response:
+            assert "performed by another program" in await response.text()
+
+
+async def test_commands_of_other_processes_are_ignored_with_the_reason() -> None:
+    async with MemoryLog() as log:
+        run = await tap(steps(3, hangs=True), Steps(), log=log).started()
+        await run.barrier()
+        replica = Replica(log, run.id)
+        await replica.send("more")
+        await replica.pause()
+        await replica.cancel()
+        await replica.ended()
+        taken = [each.event for each in replica.hub.history.records(0) if isinstance(each.event, CommandTaken)]
+        assert [(each.kind, each.ignored) for each in taken] == [
+            ("ignored", NO_INPUT),
+            ("ignored", NO_INPUT),
+            ("cancel", ""),
+        ]

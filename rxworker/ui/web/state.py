@@ -189,7 +189,7 @@ class ServerState:
         *,
         title: str | None = None,
         conversation: str | None = None,
-        worker: str = "program",
+        worker: str = "",
         owner: str | None = None,
     ) -> None:
         """Show a run that the program has started.
@@ -205,7 +205,7 @@ class ServerState:
             title: The title in the list; by default the run's input.
             conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of
                 the same session, or a new one.
-            worker: The worker's name in the list.
+            worker: The worker's name in the list; by default that of the run, or ``program``.
             owner: The user who owns the run, as ``user`` returns it.
 
         Raises:
@@ -233,7 +233,8 @@ class ServerState:
                 known.conversation.use(session_of(run))
                 self.store.changed(known)
             return
-        entry = self._conversation_of(run, conversation, worker, owner)
+        name = worker or session_of(run).name or "program"
+        entry = self._conversation_of(run, conversation, name, owner)
         first = first_event(run)
         resumes = first.resumes if isinstance(first, RunResume) else ""
         before = self.store.get(resumes, owner)
