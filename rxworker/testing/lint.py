@@ -1,6 +1,6 @@
 """The protocol linter: does a stream of events or records keep the rules that every watcher relies on?
 
-The rules are those of `rxworker.state.grammar`.
+The rules are those of `rxworker.state.grammar`; `rxworker.testing.conformance` has them one by one, with their reasons.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reactivex import operators as ops
 
 from rxworker.events import Event, Record
 from rxworker.operators.kernel import Operator
-from rxworker.state.grammar import RecordGrammar, RunGrammar
+from rxworker.state.grammar import Fault, RecordGrammar, RunGrammar
 from rxworker.turn.journal import Journal
 
 Lintable: TypeAlias = Event | Record
@@ -31,16 +31,25 @@ class Linter:
         self._records = RecordGrammar()
         self._place = 0
 
-    def feed(self, event: Lintable, /) -> list[str]:
+    @property
+    def is_open(self) -> bool:
+        """Whether a run has begun, and has no end yet."""
+        return self._events.is_open or self._records.is_open
+
+    def feed(self, event: Lintable, /) -> list[Fault]:
         """Take the next one; return what is wrong with it, with its place in the stream."""
         place, self._place = self._place, self._place + 1
         if isinstance(event, Record):
-            return [f"seq {event.seq}: {complaint}" for complaint in self._records.feed(event)]
-        return [f"event {place}: {complaint}" for complaint in self._events.feed(event)]
+            return _placed(f"seq {event.seq}", self._records.feed(event))
+        return _placed(f"event {place}", self._events.feed(event))
 
-    def finish(self) -> list[str]:
+    def finish(self) -> list[Fault]:
         """The stream ended; return what is missing."""
-        return [f"end: {c}" for c in [*self._events.finish(), *self._records.finish()]]
+        return _placed("end", [*self._events.finish(), *self._records.finish()])
+
+
+def _placed(place: str, faults: list[Fault]) -> list[Fault]:
+    return [Fault(fault.rule, f"{place}: {fault.text}") for fault in faults]
 
 
 def lint(events: Iterable[Lintable], *, complete: bool = True) -> list[str]:
@@ -55,8 +64,8 @@ def lint(events: Iterable[Lintable], *, complete: bool = True) -> list[str]:
     ['event 0: TextDelta outside of a block: 0 is not open']
     """
     linter = Linter()
-    complaints = [complaint for event in events for complaint in linter.feed(event)]
-    return complaints + (linter.finish() if complete else [])
+    faults = [fault for event in events for fault in linter.feed(event)]
+    return [fault.text for fault in [*faults, *(linter.finish() if complete else [])]]
 
 
 def check_balanced(events: Iterable[Lintable], *, complete: bool = True) -> None:
@@ -100,9 +109,9 @@ def ensure_balanced() -> Operator[E, E]:
     return ensure
 
 
-def _refuse(complaints: list[str]) -> None:
-    if complaints:
-        raise AssertionError("; ".join(complaints))
+def _refuse(faults: list[Fault]) -> None:
+    if faults:
+        raise AssertionError("; ".join(map(str, faults)))
 
 
 @contextmanager

@@ -167,7 +167,7 @@ class Journal:
             return  # it is dropped
         found = grammar.feed(record)
         if found:
-            text = f"{self.run_id}, record {record.seq}: {'; '.join(found)}"
+            text = f"{self.run_id}, record {record.seq}: {'; '.join(map(str, found))}"
             if self.faults is not None:
                 self.faults.append(text)
             raise AssertionError(text)

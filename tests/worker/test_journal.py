@@ -99,6 +99,7 @@ def test_a_read_is_numbered_as_its_events_are(reads: Sequence[Sequence[str]]) ->
     assert seen == [record.event for record in told(single)]
 
 
+@pytest.mark.ungrammatical
 @given(READS, st.frozensets(st.integers(0, 5)), st.frozensets(st.integers(0, 5)))
 def test_a_read_is_read_again_and_folded_as_its_events_are(
     reads: Sequence[Sequence[str]], packs: frozenset[int], looks: frozenset[int]
