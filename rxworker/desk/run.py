@@ -44,6 +44,7 @@ WAITS = {
     "queued": "it waits for a process that runs it",
     "recovering": "its process has ended, and the run is being recovered",
 }
+TAP_ENDED = "what recorded it has ended: started again, it goes on where its source can be read again"
 """The causes and the reasons of running runs without an owner."""
 
 
@@ -177,8 +178,10 @@ class OpenRun:
         if self.info.error:
             return self.info.error
         if self.status == "running":
-            waits = self.waits_for
-            return "" if waits is None else self.info.row.reason or WAITS[waits]
+            if (waits := self.waits_for) is None:
+                return ""
+            why = TAP_ENDED if self.info.row.worker.startswith(TAPPED) else WAITS[waits]
+            return self.info.row.reason or why
         return (self.info.row if self.is_over else row_of(self.run.state, self.info.row)).reason
 
     @property

@@ -13,6 +13,7 @@ import reactivex
 from reactivex import Subject
 
 from rxworker import Worker
+from rxworker.desk.run import TAP_ENDED, OpenRun
 from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
@@ -191,19 +192,26 @@ async def test_it_is_cancelled_with_its_program_and_takes_no_messages() -> None:
     assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize(("kind", "is_killed"), [("memory", False), ("memory", True), ("sqlite", True)])
 @pytest.mark.parametrize("cut", range(1, len(STEPS), 2))
-async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, tmp_path: Any) -> None:
+async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, is_killed: bool, tmp_path: Any) -> None:
     _, conversation = await whole()
     log = make_log(kind, tmp_path)
     assert log is not None
     async with log:
         first = await tap(steps(cut, hangs=True), Steps(), log=log, run_id="r").started()
+        await first.barrier()
         for _ in range(random.Random(cut).randrange(60)):
             await asyncio.sleep(0)
-        await first.hand_over()
-        with pytest.raises(RunHandedOverError):
-            await first
+        if is_killed:
+            log.heartbeat.remove("r")  # as if its process had been killed
+            await log.release(first._journal.writer.claim)  # pyright: ignore
+            opened = OpenRun(await log.existing("r"), log)
+            assert (opened.waits_for, opened.reason) == ("recovering", TAP_ENDED)
+        else:
+            await first.hand_over()
+            with pytest.raises(RunHandedOverError):
+                await first
         second = tap(steps(), Steps(), log=log, run_id="r", name="acme")
         await second
         replica = Replica(log, "r")
