@@ -51,6 +51,8 @@ from rxworker.messages.message import Input, read_input
 
 SOURCE = "tap"
 """The source of the messages that were added while a run of another program went on."""
+UNKNOWN = "unknown"
+"""The name of a tool that a source does not report."""
 CUT = "The run ended while this tool ran. Whether it had an effect is not known."
 
 
@@ -110,7 +112,8 @@ class RunBuilder:
 
     def _reset(self) -> None:
         self._status: Literal["new", "running", "over"] = "new"
-        self._in_turn = self._in_response = self._is_retracted = False
+        self._in_turn = self._in_response = False
+        self._failure = self._retracted = ""  # why the last response has failed, or was retracted
         self._model = self._provider = ""
         self._open: dict[Hashable, BlockStart] = {}
         self._current: Hashable = None
@@ -168,6 +171,8 @@ class RunBuilder:
     def add(self, *messages: Message) -> None:
         """Messages were added to the conversation while the run went on."""
         if messages:
+            if self._status != "running":
+                self.start()
             self.respond()
             self._emit(MessageAdd(messages, SOURCE))
 
@@ -190,14 +195,16 @@ class RunBuilder:
         if self._status != "running":
             self.start()
         self.respond()
-        if self._in_turn and not self._is_retracted:
+        if self._failure:
+            self.retract(self._failure)
+        if self._in_turn and not self._retracted:
             self._end_turn()
         if not self._in_turn:
             self._in_turn = True
             self._emit(TurnStart())
         self._model, self._provider = model or self._model, provider or self._provider
         self._emit(AttemptStart(self._provider, self._model, service=service))
-        self._in_response, self._is_retracted, self._index = True, False, 0
+        self._in_response, self._retracted, self._index = True, "", 0
         self._places = {}
 
     def text(self, text: str, key: Hashable = None) -> None:
@@ -220,7 +227,13 @@ class RunBuilder:
             id: The id of the call.
             name: The name of the tool.
             arguments: All of its arguments, as a value or as JSON; ``None`` if they follow with `arguments`.
+
+        A call that is reported a second time, before its result, is no other call.
         """
+        known = self._calls.get(id)
+        if id in self._open or (known is not None and known.result is None):
+            return
+        name = name or UNKNOWN
         self._begin(BlockType.TOOL_USE, id, ToolUseMetadata(id, name))
         self._texts[id] = []
         if arguments is not None:
@@ -230,8 +243,8 @@ class RunBuilder:
     def arguments(self, text: str, id: str = "") -> None:  # noqa: A002 - what it is
         """The model has written some of the arguments of a call; by default of the current one."""
         key = id or self._current
-        if text and key in self._open and isinstance(key, str):
-            self._texts.setdefault(key, []).append(text)
+        if text and key in self._open and isinstance(key, str) and key in self._texts:
+            self._texts[key].append(text)
             self._emit(InputJsonDelta(self._open[key].index, text))
 
     def stop_block(self, key: Hashable = None) -> None:
@@ -297,17 +310,18 @@ class RunBuilder:
         self._cut(message)
         self._emit(Error(code, message, retryable))
         self._emit(Status(ResponseStatus.FAILED))
-        self._in_response = False
+        self._in_response, self._failure = False, message
 
     def retract(self, reason: str) -> None:
         """What the response has brought does not count: another attempt follows."""
-        if not self._in_response and any(each.began for each in self._calls.values()):
+        if not (self._in_response or self._failure) and any(each.began for each in self._calls.values()):
             self.attempt()  # it is the next one that has failed
         if self._in_turn:
             self._cut(reason)
+            self._end_calls(reason)
             self._emit(AttemptRetract(reason))
-            self._in_response, self._is_retracted = False, True
-            self._calls = {}
+            self._in_response, self._retracted, self._failure = False, reason or "retracted", ""
+            self._calls, self._inner = {}, {}
 
     def _cut(self, reason: str) -> None:
         for block in self._open.values():
@@ -359,7 +373,8 @@ class RunBuilder:
     def tool_progress(self, id: str, progress: Json) -> None:  # noqa: A002 - what it is
         """A tool reports its progress."""
         self.tool_start(id)
-        self._emit(ToolProgress(id, progress, self._calls[id].place))
+        if self._calls[id].result is None:
+            self._emit(ToolProgress(id, progress, self._calls[id].place))
 
     def tool_stop(
         self,
@@ -396,9 +411,9 @@ class RunBuilder:
 
     def inside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
         """The builder of the run that a call has begun: its events have the id of the call in their path."""
+        self.tool_start(id)
         known = self._inner.get(id)
         if known is None:
-            self.tool_start(id)
             known = self._inner[id] = RunBuilder(name, self.run)
             known._path, known._out = (*self._path, id), self._out
         known.time = self.time
@@ -418,17 +433,27 @@ class RunBuilder:
             calls = sorted(self._calls.values(), key=attrgetter("place"))
             results = tuple([each.result for each in calls if each.result is not None])
             self._emit(MessageAdd((Message("user", results),), "tools")) if results else None
-            self._calls = {}
+            self._calls, self._inner = {}, {}
         self._emit(TurnStop())
 
-    def _end_calls(self) -> None:
+    def _end_calls(self, reason: str = "") -> None:
+        """End the tools that run; with a reason, they and the runs inside were cut off."""
+        for inner in self._inner.values():
+            if reason and inner._status == "running":
+                inner.abort(reason)
         for id, each in self._calls.items():  # noqa: A001 - what it is
             if each.began is not None and each.result is None:
                 self.tool_stop(id, CUT, is_error=True, seconds=0.0)
 
     def end(self) -> None:
-        """The run has ended well. One that has not begun, or has ended, stays as it is."""
+        """The run has ended well, unless its last response has failed or was retracted.
+
+        One that has not begun, or has ended, stays as it is.
+        """
         if self._status != "running":
+            return
+        if self._failure or self._retracted:
+            self.abort(self._failure or self._retracted)
             return
         if self._in_turn:
             self._end_turn()
@@ -446,12 +471,10 @@ class RunBuilder:
             return
         if self._status == "new":
             self.start()
-        for inner in self._inner.values():
-            inner.abort(reason, cause) if inner._status == "running" else None
         self._cut(reason)
         if self._in_response:
             self._in_response = False
             self._emit(Status(ResponseStatus.CANCELLED))
-        self._end_calls()
+        self._end_calls(reason or cause)
         self._status = "over"
         self._emit(RunAbort(cause, reason))

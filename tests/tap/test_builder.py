@@ -1,0 +1,93 @@
+"""Whatever a source reports, in whatever order, the events of a builder keep the rules of records."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rxworker.events import Record, RunStop, Usage
+from rxworker.messages import Message, StopKind, StopReason
+from rxworker.state import RunState, fold_run
+from rxworker.tap import RunBuilder, Tapped
+from rxworker.testing.lint import lint
+
+IDS = ("a", "b", "c")
+ACTIONS: dict[str, Callable[[RunBuilder, random.Random], object]] = {
+    "start": lambda run, _: run.start("Hi"),
+    "add": lambda run, _: run.add(Message.user("And?")),
+    "request": lambda run, r: run.request("m", "p", r.choice([None, "resp"])),
+    "text": lambda run, r: run.text("word ", r.choice([None, None, "key"])),
+    "thinking": lambda run, _: run.thinking("hm "),
+    "call": lambda run, r: run.call(r.choice(IDS), "tool", r.choice([None, {}, {"a": 1}, '{"a":'])),
+    "arguments": lambda run, r: run.arguments('{"b":', r.choice(["", *IDS])),
+    "stop_block": lambda run, r: run.stop_block(r.choice([None, "key", *IDS])),
+    "usage": lambda run, r: run.usage(Usage(r.randrange(9), 1)),
+    "respond": lambda run, r: run.respond(r.choice([None, StopReason(StopKind.END_TURN)])),
+    "fail": lambda run, _: run.fail("overloaded", retryable=True),
+    "retract": lambda run, _: run.retract("again"),
+    "tool_start": lambda run, r: run.tool_start(r.choice(IDS), "tool"),
+    "tool_progress": lambda run, r: run.tool_progress(r.choice(IDS), 0.5),
+    "tool_stop": lambda run, r: run.tool_stop(r.choice(IDS), "done", is_error=r.random() < 0.2, name="tool"),
+    "custom": lambda run, _: run.custom("acme.note", {}),
+}
+
+
+def steps_of(run: RunBuilder, rand: random.Random, number: int, depth: int = 0) -> None:
+    for _ in range(number):
+        name = rand.choice([*ACTIONS])
+        if depth < 2 and rand.random() < 0.1:
+            run.call("a", "ask", {})
+            steps_of(run.inside("a"), rand, 5, depth + 1)
+        else:
+            ACTIONS[name](run, rand)
+
+
+def records_of(built: list[Tapped]) -> list[Record]:
+    return [Record(n, "r", 1, 1, 0.0, each.event, each.path) for n, each in enumerate(built, 1)]
+
+
+def folded(built: list[Tapped]) -> RunState:
+    records = records_of(built)
+    assert lint(records) == [], [(each.path, type(each.event).__name__) for each in built]
+    return fold_run(records)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_builder_keeps_the_rules_whatever_it_is_given(seed: int) -> None:
+    rand = random.Random(seed)
+    run = RunBuilder("acme")
+    run.start("Hi")
+    steps_of(run, rand, rand.randrange(1, 40))
+    if rand.random() < 0.5:
+        run.end()
+    else:
+        run.abort("cut off")
+    state = folded(run.take())
+    assert state.status in ("finished", "aborted", "new")
+    run.end()
+    run.abort("again")
+    assert run.take() == []  # nothing follows an end
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_reports_make_the_same_events(seed: int) -> None:
+    def build() -> list[Any]:
+        run = RunBuilder("acme")
+        run.time = 1.0
+        steps_of(run, random.Random(seed), 30)
+        return run.take()
+
+    assert build() == build()
+
+
+def test_a_run_may_follow_another() -> None:
+    run = RunBuilder("acme")
+    for text in ("One.", "Two."):
+        run.start("Hi")
+        run.text(text)
+        run.end()
+    built = run.take()
+    assert sum(isinstance(each.event, RunStop) for each in built) == 2
