@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.events import (
     AttemptRetract,
@@ -28,11 +29,15 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     MessageAdd,
+    PausedCall,
+    PauseState,
     ResponseEvent,
     ResponseStatus,
     RunAbort,
+    RunPause,
     RunStart,
     RunStop,
+    SignatureDelta,
     Status,
     TextDelta,
     ThinkingDelta,
@@ -220,6 +225,12 @@ class RunBuilder:
         """The model has written some of its thinking; the arguments are those of `text`."""
         self._delta(BlockType.THINKING, key, ThinkingDelta, text)
 
+    def signature(self, signature: str, key: Hashable = None) -> None:
+        """The provider has signed a block that is open; by default the current one."""
+        block = self._open.get(self._current if key is None else key)
+        if block is not None:
+            self._emit(SignatureDelta(block.index, signature))
+
     def call(self, id: str, name: str, arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
         """The model calls a tool.
 
@@ -358,7 +369,7 @@ class RunBuilder:
         Args:
             id: The id of the call.
             name: The name of the tool, if no response has made the call.
-            arguments: Its arguments then.
+            arguments: Its arguments then, or those with which it runs, where they are others than those of the call.
         """
         if id in self._open:
             self.stop_block(id)
@@ -367,6 +378,8 @@ class RunBuilder:
         self.respond()
         each = self._calls[id]
         if each.began is None:
+            if isinstance(arguments, dict):
+                each.call = replace(each.call, input=arguments)
             each.began = self._now()
             self._emit(ToolStart(each.call, each.place))
 
@@ -421,9 +434,13 @@ class RunBuilder:
 
     def custom(self, name: str, data: JsonObject) -> None:
         """Something that has no event of its own."""
+        self.note(Custom(name, data))
+
+    def note(self, event: Event) -> None:
+        """An event that may come at any time, such as a `rxworker.events.SharedStateChange`."""
         if self._status != "running":
             self.start()
-        self._emit(Custom(name, data))
+        self._emit(event)
 
     def _end_turn(self) -> None:
         self.respond()
@@ -459,6 +476,26 @@ class RunBuilder:
             self._end_turn()
         self._status = "over"
         self._emit(RunStop())
+
+    def pause(self, reason: str = "", ids: Collection[str] = (), *, hook: str = "requires_approval") -> None:
+        """The run has paused. One that has not begun, or has ended, stays as it is.
+
+        Args:
+            reason: Why; shown to users, not interpreted.
+            ids: The calls that need a decision.
+            hook: What has requested it, as `rxworker.events.PauseState` has it.
+        """
+        if self._status != "running":
+            return
+        self.respond()
+        for inner in self._inner.values():
+            inner.pause(reason)
+        calls = sorted(self._calls.values(), key=attrgetter("place"))
+        waiting = tuple([PausedCall(each.place, each.call) for each in calls if each.result is None])
+        required = tuple([at for at, each in enumerate(waiting) if each.call.id in ids])
+        results = {each.place: each.result for each in calls if each.result is not None}
+        self._status = "over"
+        self._emit(RunPause(PauseState(hook, waiting, required, reason, results)))
 
     def abort(self, reason: str, cause: Literal["cancel", "error", "abort", "limit"] = "error") -> None:
         """The run was cut short.

@@ -12,7 +12,7 @@ import pytest
 import reactivex
 from reactivex import Subject
 
-from rxworker import Worker
+from rxworker import Paused, Worker
 from rxworker.desk.run import TAP_ENDED, OpenRun
 from rxworker.errors import (
     ConfigurationError,
@@ -26,7 +26,7 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, Usage
 from rxworker.log import MemoryLog, Replica
 from rxworker.log.values import NO_INPUT
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, Thinking
 from rxworker.run.run import end_of
 from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
 from rxworker.testing import ScriptedModel
@@ -146,6 +146,22 @@ async def test_an_error_of_the_source_is_that_of_the_run(cut: int) -> None:
     assert run.state.status == "aborted"
     assert run.state.reason == "ValueError: boom"
     assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("ids", [(), ("c2",)])
+async def test_a_run_pauses_with_the_calls_that_wait(ids: tuple[str, ...]) -> None:
+    more: list[Step] = [("signature", "seal"), ("tool_start", "c1", "", {"a": 2}), ("tool_stop", "c1", "4")]
+    more = [*STEPS[:3], more[0], *STEPS[3:10], *more[1:], ("pause", "May it ask?", ids)]
+    run = tap(reactivex.from_iterable(more), Steps())
+    result = await run
+    assert isinstance(result, Paused)
+    assert [(each.name, each.id) for each in result.pending] == [("ask", "c2")]
+    assert len(result.pause.required) == len(ids)
+    records = list(run._journal.hub.history.records(0))  # pyright: ignore[reportPrivateUsage]
+    assert lint(records) == []
+    (started,) = [each.event for each in records if isinstance(each.event, ToolStart)]
+    assert started.call.input == {"a": 2}
+    assert run.state.conversation.messages[1].content[0] == Thinking("Hm", "seal")
 
 
 async def test_a_mapper_that_raises_ends_the_run_with_what_it_is() -> None:
