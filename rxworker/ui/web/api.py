@@ -32,7 +32,8 @@ from rxworker.resume.stored import TITLE
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
-from rxworker.ui.web.guard import BOARD_PAGE, DELIVER
+from rxworker.ui.web.boards.links import DELIVER
+from rxworker.ui.web.guard import BOARD_PAGE
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.http.responses import (
     BOARDS,
@@ -207,10 +208,13 @@ class EditMessageBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeliverBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that gives the result of a call in the background: a text, or other JSON."""
+    """The body of a request that gives the result of a call in the background: a text, or other JSON.
 
-    call: Annotated[str, Meta(min_length=1, max_length=1000)]
+    With a link to the call, ``call`` may be left out.
+    """
+
     result: Json
+    call: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     is_error: bool = False
 
 
@@ -306,14 +310,22 @@ VERBS = {
 
 
 async def post_deliver(state: ServerState, request: WebRequest) -> web.Response:
-    """Give the result of a call in the background. With the token for that, of the run of any user."""
+    """Give the result of a call in the background.
+
+    With the token for that, of the run of any user; with a link to the call, once.
+    """
     run_id = request.params["id"]
     if request.only_delivers:
         request.owner = await state.store.owner_of_run(run_id)
     entry = await state.runs.of(request).find(run_id)
     body = await read_json(request, DeliverBody)
-    await entry.deliver(body.call, body.result, is_error=body.is_error)
-    return bytes_response(b"{}" if request.only_delivers else entry.encoded())
+    of_link = None if request.link is None else request.link.call
+    if (call := body.call or of_link) is None:
+        raise ApiError(400, "bad_request", "call is missing: send the id of the call in the background")
+    if of_link is not None and call != of_link:
+        raise ApiError(403, "not_shared", "this link delivers the result of another call")
+    await entry.deliver(call, body.result, is_error=body.is_error)
+    return bytes_response(b"{}" if request.only_delivers or of_link is not None else entry.encoded())
 
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
@@ -720,6 +732,7 @@ class LinkBody(Struct, frozen=True, forbid_unknown_fields=True):
     run: str = ""
     board: str = ""
     conversation: str = ""
+    call: str = ""
     until: float | None = None
 
 
@@ -728,7 +741,12 @@ async def post_link(state: ServerState, request: WebRequest) -> web.Response:
     body = await read_json(request, LinkBody)
     try:
         new = await state.share(
-            body.run, board=body.board, conversation=body.conversation, until=body.until, owner=request.owner
+            body.run,
+            board=body.board,
+            conversation=body.conversation,
+            call=body.call,
+            until=body.until,
+            owner=request.owner,
         )
     except ConfigurationError as error:
         raise ApiError(400, "bad_link", str(error)) from None

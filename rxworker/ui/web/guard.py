@@ -22,7 +22,7 @@ from aiohttp import web
 from rxworker import errors
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
-from rxworker.ui.web.boards.links import PREFIX, Links
+from rxworker.ui.web.boards.links import DELIVER, PREFIX, Links
 from rxworker.ui.web.http.request import Handler, WebRequest
 from rxworker.ui.web.http.responses import (
     CONTENT_SECURITY_POLICY,
@@ -92,9 +92,6 @@ BOARD_PAGE = "board-page"
 
 PAGES = frozenset({"page", "fleet-page", "boards-page", BOARD_PAGE})
 """The routes of pages, whose address may contain the token."""
-
-DELIVER = "deliver"
-"""The route with which a program delivers the results of calls in the background, with a token of its own."""
 
 OPEN = frozenset({"static", "shared-page"})
 """The routes of the files of the page, which are the same for all.
@@ -213,8 +210,11 @@ class Guard:
         raise ApiError(401, "token_needed", message)
 
     def link_token(self, request: WebRequest) -> str | None:
-        """The token of a read-only link that a request has: then it has no other rights, whatever else it has."""
-        given = _bearer(request)
+        """The token of a link that a request has: then it has no other rights, whatever else it has.
+
+        That of a delivery may be in its address, since many services that call a webhook send no other header.
+        """
+        given = (request.query.get("link") if request.route == DELIVER else None) or _bearer(request)
         is_own = self._token is not None and self._token.fits(given)
         return given if given.startswith(PREFIX) and not is_own else None
 
@@ -298,7 +298,10 @@ class Guard:
             request.link = link = await self._links.find(shared)
             request.owner = link.owner
             with self._links.opened(link, request):
-                return await handle(request)
+                response = await handle(request)
+            if link.call:
+                await self._links.revoke(link.id, link.owner)
+            return response
         if name == DELIVER and self._deliver_token is not None and self._deliver_token.fits(_bearer(request)):
             request.only_delivers = True
             return await handle(request)

@@ -289,17 +289,21 @@ class ServerState:
         *,
         board: str = "",
         conversation: str = "",
+        call: str = "",
         until: float | None = None,
         owner: str | None = None,
     ) -> NewLink:
         """Make a read-only link: to a run with its dashboards.
 
-        Or to one dashboard, of the run, of a conversation, or of all runs.
+        Or to one dashboard, of the run, of a conversation, or of all runs. Or a link with which the result of a call in
+        the background is delivered once, and nothing is read.
 
         Args:
             run: The id of the run.
             board: The name of the dashboard.
             conversation: The id of the conversation.
+            call: The id of the call, as for `EventLog.deliver`. To the ``path`` of the link a program posts
+                ``{"result": ...}``.
             until: When the link ends, in seconds since the epoch; by default not before it is revoked:
                 ``state.links.revoke(link.id)``.
             owner: The user who owns what is shown, if the server has users.
@@ -322,7 +326,7 @@ class ServerState:
             True ['runs']
         """
         check_owner(owner)
-        shown = Shown(run=run, board=board, conversation=conversation)
+        shown = Shown(run=run, board=board, conversation=conversation, call=call)
         runs = Runs(self.store, self.workers, owner)
         if board:
             self.boards.find(board)

@@ -139,6 +139,47 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(open_desk: OpenDesk) -
             assert await code_of(desk, path, headers) == (403, "not_shared"), path
 
 
+@pytest.mark.parametrize("in_address", [False, True])
+async def test_a_link_to_a_call_delivers_its_result_once_and_reads_nothing(
+    open_desk: OpenDesk, in_address: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [call("order") + call("order"), "It is ordered.", "It is here.", "Both are."]
+    desk = await open_desk(*replies, settings=Settings(token=TOKEN), token=TOKEN)
+    run, other = await desk.begin(), await desk.begin()
+    made, headers = await share(desk, run=run["id"], call="call_1_1", until=time.time() + 3600)
+    assert made["path"] == f"api/runs/{run['id']}/deliver?link={made['token']}"
+    query = f"?link={made['token']}" if in_address else ""
+    given = {"headers": {"Authorization": ""} if in_address else headers}
+    for path in ("api/link", "api/boards", f"api/runs/{run['id']}/events", f"api/boards/usage?run={run['id']}"):
+        assert await code_of(desk, path, headers) == (403, "not_shared"), path
+    for path in (f"api/runs/{run['id']}/send", f"api/runs/{run['id']}/cancel"):
+        assert (await desk.post(path, {"message": "x"}, headers=headers))[0] == 403, path
+    deliver = f"api/runs/{run['id']}/deliver{query}"
+    result: Body = {"result": {"parcel": 1}}
+    elsewhere = f"api/runs/{other['id']}/deliver{query}"
+    assert (await desk.post(elsewhere, result, **given))[1]["error"]["code"] == "not_shared"
+    refused = [({**result, "call": "call_1_2"}, 403), ({}, 400), ({**result, "to": "me"}, 400)]
+    for body, status in refused:
+        assert (await desk.post(deliver, body, **given))[0] == status, body
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(links.time, "time", lambda: now + 3601)
+        assert (await desk.post(deliver, result, **given))[0] == 401
+    assert await desk.post(deliver, result, **given) == (200, {})
+    assert (await desk.post(deliver, result, **given))[0] == 401
+    assert (await desk.get("api/links"))[1]["links"] == []
+    assert (await desk.post(f"api/runs/{run['id']}/deliver", result))[0] == 400
+    assert (await desk.post(f"api/runs/{run['id']}/deliver", {**result, "call": "call_1_2"}))[0] == 200
+    await desk.ended(run["id"])
+    assert '{"parcel":1}' in str(desk.sessions[0].conversation.messages)
+
+
+@pytest.mark.parametrize("shown", [{"call": "x"}, {"call": "x", "board": "runs"}, {"call": "x", "run": "run-0"}])
+async def test_a_link_to_a_call_has_its_run_alone(open_desk: OpenDesk, shown: dict[str, str]) -> None:
+    desk = await open_desk()
+    assert (await desk.post("api/links", shown))[0] in (400, 404)
+
+
 async def test_a_revoked_link_ends_its_open_streams_at_once(open_desk: OpenDesk) -> None:
     desk = await open_desk(always="never", delay=60)
     run = await desk.begin()

@@ -5,8 +5,9 @@ if there is one, so that a link holds after a restart and on all servers of the 
 fragment of its address, which a browser sends to no server, and sends it as a header, which no access log has.
 
 A request with the token of a link has no other rights: it reads what `READABLE` names, and everything else is refused,
-also what is added to the server later. Links are read again every second while a request of one is open; the requests
-of a link that was revoked, or has ended, are cancelled. If they cannot be read, all are.
+also what is added to the server later. A link to a call delivers its result, and is revoked then. Links are read again
+every second while a request of one is open; the requests of a link that was revoked, or has ended, are cancelled. If
+they cannot be read, all are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from hashlib import sha256
 from math import isfinite
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -63,7 +65,9 @@ class NewLink(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The address of the page that shows it, after that of the server."""
+        """The address of the page that shows it, or to which the result is posted, after that of the server."""
+        if self.link.call:
+            return f"api/runs/{quote(self.link.run, safe='')}/deliver?link={self.token}"
         return f"shared#link={self.token}"
 
 
@@ -86,6 +90,10 @@ def _shows_run(link: Link, request: WebRequest) -> bool:
     return not link.board and link.run == request.params["id"]
 
 
+def _delivers(link: Link, request: WebRequest) -> bool:
+    return link.run == request.params["id"]
+
+
 def _shows_board(link: Link, request: WebRequest) -> bool:
     query = read_query(request, BoardQuery)
     is_it = link.board in ("", request.params["name"])
@@ -100,6 +108,10 @@ READABLE: dict[str, Callable[[Link, WebRequest], bool]] = {
     "board-events": _shows_board,
 }
 """What a link may read: the routes by their names, each with whether it shows this. Nothing else is answered."""
+DELIVER = "deliver"
+"""The route with which a program delivers the results of calls in the background, by a token or a link of its own."""
+DELIVERABLE = {DELIVER: _delivers}
+"""The same for a link to a call."""
 
 
 class Links:
@@ -141,6 +153,8 @@ class Links:
             raise ConfigurationError(
                 "a link shows a run, or a dashboard of a run, of a conversation or of all runs: give it run=, or board="
             )
+        if shown.call and (shown.board or not shown.run):
+            raise ConfigurationError("a link that delivers the result of a call has its run: give it run= and call=")
         if until is not None and not (isfinite(until) and until > now):
             raise ConfigurationError(f"until={until!r}: give a time in the future, in seconds since the epoch")
         secret = secrets.token_urlsafe(32)
@@ -148,6 +162,7 @@ class Links:
             run=shown.run,
             board=shown.board,
             conversation=shown.conversation,
+            call=shown.call,
             id=secrets.token_hex(8),
             created=now,
             until=until,
@@ -233,7 +248,8 @@ class Links:
             ApiError: The link does not show that, it has too many requests, or it was revoked meanwhile.
             ConnectionError: It was revoked, and the response had begun.
         """
-        shows = READABLE.get(request.route or "") if request.method in ("GET", "HEAD") else None
+        methods, rights = (("POST",), DELIVERABLE) if link.call else (("GET", "HEAD"), READABLE)
+        shows = rights.get(request.route or "") if request.method in methods else None
         if shows is None or not shows(link, request):
             raise ApiError(403, "not_shared", "this link does not show that")
         task = asyncio.current_task()

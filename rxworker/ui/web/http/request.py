@@ -27,11 +27,13 @@ class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
         run: The id of the run.
         board: The name of the dashboard; empty for a run with all of them.
         conversation: The id of the conversation.
+        call: The id of a call of the run. Then the link shows nothing, and delivers the result of the call, once.
     """
 
     run: str = ""
     board: str = ""
     conversation: str = ""
+    call: str = ""
 
     @property
     def scope(self) -> tuple[str, str]:
@@ -66,7 +68,7 @@ class Link(Shown, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
         return {name: to_builtins(getattr(self, name)) for name in INFO}
 
 
-INFO = ("id", "run", "board", "conversation", "created", "until")
+INFO = ("id", "run", "board", "conversation", "call", "created", "until")
 
 SUBPROTOCOL = "rxworker"
 """The protocol of the WebSocket, which a client must name if it names any."""
