@@ -181,6 +181,9 @@ class RunDriver(Generic[T_co]):
             await self._drive()
             return
         if self.phase is Phase.LOADING:  # it was not given up
+            writer = self._journal.writer
+            if writer is not None:  # the error came when its first events were emitted
+                writer.give_up(LogError(f"{self._journal.run_id} could not begin: {describe(error or CLOSING)}"))
             self.task.remove_done_callback(self._task_ended)
             self._end(error)
 

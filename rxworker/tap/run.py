@@ -47,7 +47,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
-from rxworker.log.base import EventLog, claim_or_release
+from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.values import NO_INPUT, TAPPED, recorded_labels
 from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import awaited
@@ -243,9 +243,13 @@ async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
     if info is None or not info.last_seq:
         return None
     claim = await claim_or_release(log, run_id)
-    info = await log.existing(run_id)
-    row = replace(info.row, recoveries=info.row.recoveries + 1)
-    return LoggedRun(log, row, claim, await read_run(log, run_id, info.row))
+    try:
+        info = await log.existing(run_id)
+        row = replace(info.row, recoveries=info.row.recoveries + 1)
+        return LoggedRun(log, row, claim, await read_run(log, run_id, info.row))
+    except BaseException:
+        await release_shielded(log, claim)
+        raise
 
 
 def _items(source: Source[S]) -> AsyncGenerator[S, None]:

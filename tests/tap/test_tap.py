@@ -31,6 +31,7 @@ from rxworker.run.run import end_of
 from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
 from rxworker.testing import ScriptedModel
 from rxworker.testing.lint import lint
+from rxworker.turn.journal import Journal
 from rxworker.ui.web import WebServer
 from rxworker.worker import recover_all
 from tests.stores import make_log
@@ -340,3 +341,21 @@ async def test_commands_of_other_processes_are_ignored_with_the_reason() -> None
             ("ignored", NO_INPUT),
             ("cancel", ""),
         ]
+
+
+async def test_an_error_while_a_run_is_loaded_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer is attached then, and may not wait for what is never stored."""
+    emit = Journal.emit
+
+    def raising(self: Journal, event: Any) -> None:
+        emit(self, event)
+        raise RuntimeError("a fault")
+
+    async with MemoryLog() as log:
+        monkeypatch.setattr(Journal, "emit", raising)
+        run = tap(steps(), Steps(), log=log)
+        with pytest.raises(RuntimeError, match="a fault"):
+            await asyncio.wait_for(run, 5)
+        assert run.done()
+        monkeypatch.undo()
+        await tap(steps(), Steps(), log=log)
