@@ -26,17 +26,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "web-server.md").read
 ADDRESSES = PAGE.partition("\n## Addresses\n")[2].partition("\n## ")[0]
 
 
-def rows(heading: str) -> list[list[str]]:
-    """The rows of the table under a heading."""
-    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| `")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-
-
 def test_the_settings_are_those_of_the_page_with_their_defaults() -> None:
+    section = PAGE.partition("\n## Settings\n")[2].partition("\n## ")[0]
     told: dict[str, object] = {}
-    for names, defaults, *_ in rows("Settings"):
-        written = defaults.replace("8 MiB", "8388608").replace("`", "").split(", ")
+    for names, defaults in re.findall(r"^- (`.+?`) \((.+?)\): ", section, re.MULTILINE):
+        written = defaults.replace("8 MiB", "8388608").replace("`", "").split("; ")
         values = [ast.literal_eval(default) for default in written]
         told.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
     settings = Settings()
