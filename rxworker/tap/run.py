@@ -206,35 +206,40 @@ class _TapSession(Session):
 
         async def load() -> Beginning:
             try:
-                first = await feed.first()
-            except asyncio.CancelledError:
-                if cancel is not None:  # no hook is called before the run has begun
-                    await awaited(cancel())
+                return await self._beginning(feed, run_id, title)
+            except BaseException as error:
+                await feed.close()
+                if cancel is not None and isinstance(error, asyncio.CancelledError):
+                    await awaited(cancel())  # no hook is called before the run has begun
                 raise
-            stored = None if self.log is None or not run_id else await _stored_part(self.log, run_id)
-            if stored is not None:
-                assert stored.run is not None
-                feed.skip = sum(r.covers for r in stored.run.records if not isinstance(r.event, _OWN))
-                claim = stored.claim
-                assert claim is not None
-                recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
-                return Beginning((recover,), TurnScope(), stored=stored)
-            start: Event = first[0].event
-            if not isinstance(start, RunStart | RunResume) or first[0].path:
-                start = RunStart(Conversation())
-            else:
-                del first[0]
-            labels = recorded_labels({**start.labels, **self.run_labels})
-            start = replace(start, labels=labels, worker=self.name)
-            messages = start.conversation.messages
-            added = messages[len(messages) - start.added :] if isinstance(start, RunStart) else messages[-1:]
-            row = replace(self._row(title or title_of(added)), labels={**start.labels, **self.run_labels})
-            return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
 
         run: Run[None] = self._begin(load, run_id, CoroutineObservable(feed.follow, set()))
         run._context.pause_request.refusal = NO_INPUT
         feed.attach(run)
         return run
+
+    async def _beginning(self, feed: _Feed, run_id: str, title: str) -> Beginning:
+        """What the run begins with, or goes on from, when its source has reported its first event."""
+        first = await feed.first()
+        stored = None if self.log is None or not run_id else await _stored_part(self.log, run_id)
+        if stored is not None:
+            claim, loaded = stored.claim, stored.run
+            assert claim is not None
+            assert loaded is not None
+            feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, _OWN))
+            recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
+            return Beginning((recover,), TurnScope(), stored=stored)
+        start: Event = first[0].event
+        if not isinstance(start, RunStart | RunResume) or first[0].path:
+            start = RunStart(Conversation())
+        else:
+            del first[0]
+        labels = {**start.labels, **self.run_labels}
+        start = replace(start, labels=recorded_labels(labels), worker=self.name)
+        messages = start.conversation.messages
+        added = messages[len(messages) - start.added :] if isinstance(start, RunStart) else messages[-1:]
+        row = replace(self._row(title or title_of(added)), labels=labels)
+        return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
 
 
 async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
@@ -335,6 +340,10 @@ class _Feed:
             self._time = batch[0].time
             return batch
         raise TruncatedError("the source ended before its first event")
+
+    async def close(self) -> None:
+        """Leave the source."""
+        await self._batches.aclose()
 
     async def follow(self, emitter: Emitter[Event]) -> None:
         """Emit all until the end of the run."""
