@@ -318,6 +318,23 @@ def _add_dash(dash: Parser) -> None:
     add("--explain", dest="explained", action="store_true", help=about)
 
 
+def _add_lab(lab: Parser) -> None:
+    _add_address(lab)
+    add = lab.add_argument
+    add("candidate", metavar="MODULE:FUNCTION", help="the function that makes the worker that is compared")
+    about = "only runs with this: tag:NAME, an annotation that is not false, or NAME=VALUE as in rxworker dash"
+    _add_several(lab, "--where", "where", "FILTER", about)
+    about = "log: the stored responses; real: the candidate's own model, with a budget; by default log"
+    add("--model", choices=("log", "real"), help=about)
+    add("--max-cost", type=_amount, metavar="AMOUNT", help="with --model real: what all runs may cost")
+    add("--max-tokens", type=_positive, metavar="N", help="with --model real: how many tokens all runs may take")
+    about = "real, or real:NAME,NAME: run all tools, or these; by default their results are those of the log"
+    add("--tools", metavar="WHICH", help=about)
+    add("--group", metavar="LABEL", help="a summary for each value of this label, which the reports then show")
+    for form, what in (("html", "an HTML page"), ("junit", "the XML of JUnit"), ("json", "JSON")):
+        add(f"--{form}", metavar="FILE", help=f"write the report there as {what}")
+
+
 def _add_docs(docs: Parser) -> None:
     about = "the name of a page, with # and the name of a section, or words to search for"
     docs.add_argument("words", metavar="PAGE or WORDS", nargs="*", help=about)
@@ -433,6 +450,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "decode": ("decode:decode", _add_decode),
     "runs": ("runs:runs", _add_runs),
     "dash": ("dash:dash", _add_dash),
+    "lab": ("lab:lab", _add_lab),
     "docs": ("docs:docs", _add_docs),
     "providers": ("check:providers", _add_providers),
     "new": ("new:new", _add_new),
@@ -518,6 +536,13 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
+
+
+def _amount(text: str) -> float:
+    try:
+        return _seconds(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount") from None
 
 
 def _host_and_port(text: str) -> tuple[str | None, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Generic, Self, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from rxworker.events import (
     BlockAbort,
     ConversationCompact,
     Error,
+    Record,
     ResponseEvent,
     ResponseStatus,
     RunAbort,
@@ -73,6 +74,7 @@ class StoredResponse(Struct, frozen=True):
         tools: The names of the tools; ``None`` if the run has not stored them.
         events: The events of the response.
         error: The error that ended it.
+        seq: The number of the record with which its request was sent; of a summary, that of its record.
     """
 
     provider: str
@@ -81,19 +83,28 @@ class StoredResponse(Struct, frozen=True):
     tools: frozenset[str] | None
     events: tuple[ResponseEvent, ...] = ()
     error: Exception | None = None
+    seq: int = 0
 
 
 async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
-    """The responses of a stored run, in order, without those that were retracted and those of runs inside it.
+    """The responses of a stored run, as `responses_of` finds them.
 
     Raises:
         LogError: There is no such run, it has no response, or the log cannot be read.
     """
+    kept = responses_of(records_of([entry async for entry in log.read(run_id)], run_id))
+    if not kept:
+        raise LogError(f"{run_id} has no response that could be given again")
+    return kept
+
+
+def responses_of(records: Iterable[Record]) -> list[StoredResponse]:
+    """The responses of a run, in order, without those that were retracted and those of runs inside it."""
     state = RunState()
     tools: frozenset[str] | None = None
     kept: list[StoredResponse] = []
     start: AttemptStart | None = None
-    conversation, events = state.conversation, list[ResponseEvent]()
+    seq, conversation, events = 0, state.conversation, list[ResponseEvent]()
     error: Exception | None = None
 
     def keep() -> None:
@@ -102,9 +113,9 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
             if ending is None and events and events[-1] == Status(ResponseStatus.CANCELLED):
                 ending = LocalProtocolError(_CUT_OFF)
                 events[:] = [event for event in events[:-1] if not isinstance(event, BlockAbort)]
-            kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(events), ending))
+            kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(events), ending, seq))
 
-    for record in records_of([entry async for entry in log.read(run_id)], run_id):
+    for record in records:
         state = step_run(state, record)
         event = record.event
         if record.path:
@@ -114,13 +125,14 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
                 tools = frozenset(digests)
             case AttemptStart():
                 keep()
-                start, conversation, events, error = event, state.conversation.sent, [], None
+                start, seq, conversation = event, record.seq, state.conversation.sent
+                events, error = [], None
             case ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if replaced:
                 keep()
                 start = None
                 text = summary.text.removeprefix(HEADING).strip()
                 written = reply_events(Reply(text, usage=event.usage), len(kept) + 1, event.model)
-                kept.append(StoredResponse("", event.model, None, None, tuple(written)))
+                kept.append(StoredResponse("", event.model, None, None, tuple(written), seq=record.seq))
             case AttemptRetract():
                 start = None
             case RunAbort(cause="error", reason=reason):
@@ -128,8 +140,6 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
             case _:
                 events += [one.event for one in expand(record) if isinstance(one.event, ResponseEvent)]
     keep()
-    if not kept:
-        raise LogError(f"{run_id} has no response that could be given again")
     return kept
 
 

@@ -1,0 +1,79 @@
+"""``rxworker lab``: stored runs again, against a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
+from rxworker.cli.resolve import import_maker, parameters_of
+from rxworker.log import open_log
+from rxworker.redact import redact
+from rxworker.testing.lab import Outcome, LabRun, rerun
+from rxworker.testing.lab.report import outcome_lines, summary_lines, to_html, to_json, to_junit
+from rxworker.testing.lab.stored import check_log
+from rxworker.ui.clean import one_line
+from rxworker.worker import Budget
+
+
+def lab(
+    address: str,
+    candidate: str,
+    *,
+    where: Sequence[str] = (),
+    model: Literal["log", "real"] = "log",
+    tools: str = "log",
+    max_cost: float | None = None,
+    max_tokens: int | None = None,
+    group: str | None = None,
+    html: str | None = None,
+    junit: str | None = None,
+    json: str | None = None,
+) -> int:
+    """Run stored runs again, print what became of each, and write the reports.
+
+    Its arguments are the options of the command; see ``rxworker lab --help``.
+
+    Returns:
+        0 if runs did the same and none differs.
+
+    Raises:
+        CommandError: An option is wrong, or no run is selected.
+        RxWorkerError: The log cannot be read, or the candidate cannot run at all.
+    """
+    make = import_maker(candidate)
+    if needed := [each.name for each in parameters_of(make) if each.default is each.empty]:
+        raise CommandError(f"{candidate}: it needs {', '.join(needed)}: name a function without arguments", MISUSED)
+    if model == "real" and max_cost is None and max_tokens is None:
+        raise CommandError("--model real needs a budget: --max-cost AMOUNT or --max-tokens N", MISUSED)
+    budget = Budget(max_cost=max_cost, max_tokens=max_tokens) if model == "real" else None
+    kind, _, names = tools.partition(":")
+    if kind != "real" and tools != "log":
+        raise CommandError("--tools: write real for all, or real:NAME,NAME", MISUSED)
+    groups: dict[str, list[Outcome]] = {}
+
+    async def main() -> None:
+        check_log(address)
+        async with open_log(address) as log:
+            runs = await LabRun.read(log, where)
+        for stored in runs:
+            run_really = names.split(",") if names else "log" if tools == "log" else "real"
+            outcome = await rerun(stored, make, model=model, tools=run_really, budget=budget)
+            name = "" if group is None else one_line(redact(stored.labels.get(group, f"no {group}")))
+            groups.setdefault(name, []).append(outcome)
+            write_line("\n".join(outcome_lines(outcome)))
+
+    try:
+        run_async(main())
+    finally:  # also what was found until Ctrl-C, or until the candidate failed
+        for line in summary_lines(groups):
+            write_line(line)
+        for file, form in ((html, to_html), (junit, to_junit), (json, to_json)):
+            if file is not None and groups:
+                Path(file).write_text(form(groups), encoding="utf-8")
+    if not groups:
+        raise CommandError("no run is selected: see rxworker runs list, and --where")
+    outcomes = [each for several in groups.values() for each in several]
+    is_good = any(each.same for each in outcomes) and all(each.status != "differs" for each in outcomes)
+    return 0 if is_good else FAILED

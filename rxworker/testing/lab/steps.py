@@ -1,0 +1,345 @@
+"""A run as the steps by which two runs are compared: what was asked, answered, called, decided and added. Pure.
+
+Theory of operation. A reader folds the records and keeps, of each turn, what a candidate can change. The order is that
+of the records, except for the calls of a turn: they end in any order, so that they are kept by their places, after the
+answer and the verdicts about them. A retracted attempt leaves nothing. What only describes a process, such as times,
+ids, pings and recoveries, makes no step. The same reader reads a stored run and the run of a candidate, so that two
+runs are the same where their steps are.
+
+What surprises: the steps of a stored run may end before its records do. Behind such a stop is something that a
+candidate cannot be given again, such as a cancellation or the answer of a client; the stop has the reason in words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker import events
+from rxworker.events import Event, Record, ResponseStatus
+from rxworker.events.pause import BACKGROUND, BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, UNTIL
+from rxworker.events.turn import DISCARDED_EARLY
+from rxworker.log.diff import message_keys
+from rxworker.messages import Json, Message, ToolCall, ToolResult
+from rxworker.state import RunState, fold_run
+from rxworker.turn.journal import SOURCE
+from rxworker.ui.clean import one_line
+from rxworker.ui.describe import describe_call, describe_message, describe_result
+
+StepKind: TypeAlias = Literal["system", "input", "tools", "answer", "verdict", "call", "result", "messages", "end"]
+"""What a step is about."""
+
+MAX_WORDS = 400
+"""The maximum number of characters of one side of a difference."""
+APART = {
+    BY_CALLER: "the program paused it",
+    CLIENT_TOOL: "a client runs the tool that it called",
+    NESTED: "a run inside it paused",
+    QUESTION: "a tool asked a person",
+    RECOVERY: "a person decided what became of a call",
+    UNTIL: "it waited for a moment or a signal",
+    BACKGROUND: "it waited for a call in the background",
+}
+"""The pauses that a candidate does not come to, since no tool runs and no person is there, by their hooks."""
+
+
+class Step(Struct, frozen=True):
+    """One step of a run.
+
+    Attributes:
+        seq: The number of its record.
+        kind: What it is about.
+        key: Two steps are equal if their kinds and keys are.
+        shown: Returns it in words.
+        unknown: Why a candidate that differs here may still do the same: what the log does not hold.
+    """
+
+    seq: int
+    kind: StepKind
+    key: object
+    shown: Callable[[], str]
+    unknown: str = ""
+
+
+class StoredCall(Struct):
+    """A call of a run, as a tool is answered from it.
+
+    Attributes:
+        seq: The number of the record with which it began, or else was made.
+        call: The call, as the tool received it.
+        has_run: Whether its tool has started.
+        result: Its result, as the hooks have left it; ``None`` if there is none.
+        result_seq: The number of its record.
+        is_held: Whether hooks may have changed the result.
+        inside: The records of the run that it has begun, in order.
+    """
+
+    seq: int
+    call: ToolCall
+    has_run: bool = False
+    result: ToolResult | None = None
+    result_seq: int = 0
+    is_held: bool = False
+    inside: list[Record] = []
+
+
+class StepReader:
+    """Reads the records of a run.
+
+    Args:
+        left_out: Kinds of steps that are not compared, since the other run does not have them.
+        changed: The names of tools whose digests are not those of the other run.
+        stops: Whether the steps end where a candidate cannot do the same.
+
+    Attributes:
+        steps: The steps so far.
+        calls: The calls that have run and have a result, in order, without those of attempts that were retracted.
+        stop: Up to which step a candidate can do the same, the number of the record behind it, and why.
+        state: The state of the run.
+        sent: The messages that were sent into the run, by the numbers of their records.
+    """
+
+    def __init__(self, left_out: Collection[StepKind] = (), changed: Collection[str] = (), stops: bool = True) -> None:
+        self.steps: list[Step] = []
+        self.calls: list[StoredCall] = []
+        self.stop: tuple[int, int, str] | None = None
+        self.state = RunState()
+        self.sent: dict[int, tuple[Message, ...]] = {}
+        self._left_out = left_out
+        self._changed, self._stops = changed, stops
+        self._tools: object = None
+        self._begun = 0  # how many steps came before the response
+        self._has_answer = self._is_settled = False
+        self._cut = 0  # the record that cut off the response
+        self._by_place: dict[int, StoredCall] = {}
+        self._later: list[Step] = []  # behind the calls of the turn
+        self._limit = ""
+        self._unfolded: list[Record] = []
+
+    def feed(self, record: Record) -> None:
+        """Take the next record."""
+        self._unfolded.append(record)
+        if record.path:
+            found = [each for each in self._by_place.values() if each.call.id == record.path[0]]
+            if found:
+                found[-1].inside.append(record)
+        elif (take := _TAKEN.get(record.event.__class__)) is not None:
+            self._fold()
+            take(self, record.seq, record.event)
+
+    def finish(self) -> None:
+        """The records have ended: a run without an end was cut off, or goes on."""
+        self._fold()
+        if self.state.status in ("new", "running"):
+            self._stop_in_turn(self.state.seq, "it has no end: it goes on, or its process was cut off")
+
+    def _fold(self) -> None:
+        """Fold the records since the last time, of which most are deltas."""
+        self.state, self._unfolded = fold_run(self._unfolded, self.state), []
+
+    def _put(self, step: Step, *, is_later: bool = True) -> None:
+        if self._cut:
+            self._halt(self._cut, "its response was cut off")
+        if self.stop is None and step.kind not in self._left_out:
+            (self._later if is_later and self._has_answer else self.steps).append(step)
+
+    def _halt(self, seq: int, reason: str) -> None:
+        if self.stop is None and self._stops:
+            self.stop = len(self.steps), seq, reason
+
+    def _start(self, seq: int, event: events.RunStart) -> None:
+        system, messages = event.conversation.system, event.conversation.messages
+        shown = f"the system prompt {system!r}" if system else "no system prompt"
+        self._put(Step(seq, "system", system or "", lambda: shown))
+        self._put(Step(seq, "input", message_keys(messages), lambda: _listed("the conversation", messages)))
+
+    def _resume(self, seq: int, event: events.RunResume) -> None:
+        self._halt(seq, f"it goes on after the pause of {event.resumes or 'another run'}")
+
+    def _turn(self, _: int, __: events.TurnStart) -> None:
+        self._flush()
+
+    def _attempt(self, seq: int, event: events.AttemptStart) -> None:
+        if self._has_answer:
+            self._flush()  # of a library that has no turns
+        names = event.own_tools
+        if names is not None and (key := [(name, name not in self._changed) for name in sorted(names)]) != self._tools:
+            self._tools = key
+            about = [name if same else f"{name} (with another description or parameters)" for name, same in key]
+            self._put(Step(seq, "tools", key, lambda: f"the tools {', '.join(about)}" if about else "no tools"))
+        self._begun = len(self.steps)
+
+    def _retract(self, _: int, __: events.AttemptRetract) -> None:
+        del self.steps[self._begun :]
+        self._by_place, self._later, self._has_answer, self._cut = {}, [], False, 0
+
+    def _status(self, seq: int, event: events.Status) -> None:
+        last = self.state.conversation.last
+        if event.status is ResponseStatus.CANCELLED:
+            self._cut = seq
+        elif event.status is ResponseStatus.COMPLETED and not self._has_answer:
+            if last is not None and last.role == "assistant":
+                self._put(Step(seq, "answer", message_keys((last,)), lambda: describe_message(last, MAX_WORDS)))
+                for place, call in enumerate(last.tool_calls):
+                    self._by_place.setdefault(place, StoredCall(seq, call))
+            self._has_answer = True
+
+    def _tool_start(self, seq: int, event: events.ToolStart) -> None:
+        self._by_place[event.place] = StoredCall(seq, event.call, has_run=True)
+
+    def _tool_stop(self, seq: int, event: events.ToolStop) -> None:
+        result = event.result
+        if result is not None and result.is_error and result.text == DISCARDED_EARLY:
+            self._by_place.pop(event.place, None)
+            return
+        self._ended(seq, event.place, ToolCall(event.call_id, event.tool, {}), result, is_held=result is None)
+
+    def _tool_output(self, seq: int, event: events.ToolOutput) -> None:
+        result = event.result
+        self._ended(seq, event.place, ToolCall(result.tool_use_id, result.name, {}), result, is_held=True)
+
+    def _ended(self, seq: int, place: int, call: ToolCall, result: ToolResult | None, *, is_held: bool) -> None:
+        each = self._by_place.setdefault(place, StoredCall(seq, call))
+        each.result, each.result_seq, each.is_held = result, seq, is_held
+
+    def _background(self, seq: int, event: events.BackgroundStart) -> None:
+        self._stop_in_turn(seq, f"{event.background.call.name} went on in the background")
+
+    def _verdict(self, seq: int, event: events.HookVerdict) -> None:
+        of = next((each.call for each in self._by_place.values() if each.call.id == event.call_id), None)
+        about = "" if of is None else f" of {describe_call(of)}"
+        shown = f"the hook {event.hook} answers {event.verdict} at {event.point}{about}: {event.reason}"
+        key = event.point, event.verdict, event.reason, "" if of is None else of.name
+        self._put(Step(seq, "verdict", key, lambda: shown.rstrip(": ")), is_later=event.point != "before_tool_call")
+
+    def _add(self, seq: int, event: events.MessageAdd) -> None:
+        messages = event.messages
+        if event.source == "tools":
+            self._is_settled = True
+            for result in (each for message in messages for each in message.tool_results):
+                for each in self._by_place.values():  # of a library that has no events of tools
+                    if each.call.id == result.tool_use_id and each.result is None:
+                        each.result, each.result_seq = result, seq
+            return
+        if event.source == SOURCE:
+            self.sent[seq] = messages
+        self._put(Step(seq, "messages", message_keys(messages), lambda: _listed(f"{event.source} adds", messages)))
+
+    def _replace(self, seq: int, event: events.ConversationReplace) -> None:
+        messages, what = event.conversation.messages, f"{event.source} rewrites the conversation to"
+        self._put(Step(seq, "messages", message_keys(messages), lambda: _listed(what, messages)))
+
+    def _compact(self, seq: int, event: events.ConversationCompact) -> None:
+        if not event.replaced:
+            self._halt(seq, "a summary of its conversation failed")
+        what = f"{event.replaced} messages are sent as"
+        key = event.replaced, event.by, message_keys(event.instead)
+        self._put(Step(seq, "messages", key, lambda: _listed(what, event.instead)))
+
+    def _limit_reached(self, _: int, event: events.LimitReached) -> None:
+        self._limit = event.limit
+
+    def _stopped(self, seq: int, _: events.RunStop) -> None:
+        self._flush()
+        self._put(Step(seq, "end", "finished", lambda: "the run finishes"))
+
+    def _aborted(self, seq: int, event: events.RunAbort) -> None:
+        if event.cause == "cancel" or self._limit == "max_seconds":
+            what = "was cancelled" if event.cause == "cancel" else "reached the limit max_seconds"
+            self._stop_in_turn(seq, f"it {what} there, which depends on time")
+        self._flush(is_open=True)
+        self._put(Step(seq, "end", event.cause, lambda: f"the run ends ({event.cause}): {event.reason}"))
+
+    def _paused(self, seq: int, event: events.RunPause) -> None:
+        pause = event.pause
+        calls = [each.call for each in pause.calls]
+        self._flush(is_open=True, waiting={each.place for each in pause.calls})
+        if (why := APART.get(pause.hook)) is not None:
+            self._halt(seq, f"it paused there: {why}")
+        shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
+        key = "paused", [(each.name, text_of(each.input)) for each in calls]
+        self._put(Step(seq, "end", key, lambda: f"the run pauses at {shown} for {pause.hook}: {pause.reason}"))
+
+    def _requeue(self, _: int, __: events.RunRequeue) -> None:
+        if self.steps and self.steps[-1].kind == "end":
+            self.steps.pop()
+        self._limit = ""
+
+    def _stop_in_turn(self, seq: int, reason: str) -> None:
+        """Stop before the calls of this turn, unless the model has all their results."""
+        if self._stops:
+            self._flush(is_whole=self._is_settled)
+            self._halt(seq, reason)
+
+    def _flush(self, *, is_whole: bool = True, is_open: bool = False, waiting: Collection[int] = ()) -> None:
+        """Put the calls of the turn into place, and what came behind them.
+
+        Args:
+            is_whole: Whether the calls are steps.
+            is_open: Whether calls may have no result, since the run ends there.
+            waiting: The places of calls that wait.
+        """
+        calls, later = self._by_place, self._later
+        self._by_place, self._later, self._has_answer, self._is_settled = {}, [], False, False
+        for place, each in sorted(calls.items()) if is_whole else ():
+            if place not in waiting and (each.result is not None or each.has_run or not is_open):
+                self._put_call(each, is_open=is_open)
+        if self.stop is None:
+            self.steps += later
+
+    def _put_call(self, each: StoredCall, *, is_open: bool) -> None:
+        call, result = each.call, each.result
+        has_run = each.has_run or "verdict" in self._left_out
+        key = call.name, text_of(call.input), has_run
+        end = "" if has_run else " is not run"
+        self._put(Step(each.seq, "call", key, lambda: describe_call(call, MAX_WORDS) + end))
+        if result is None:
+            if not is_open:
+                self._halt(each.seq, f"the log has no result of {describe_call(call)}")
+            return
+        why = AFTER_HOOKS if each.is_held else ""
+        found = result.content, result.is_error
+        self._put(Step(each.result_seq, "result", found, lambda: describe_result(result, MAX_WORDS), why))
+        if self.stop is None and has_run:
+            self.calls.append(each)
+
+
+AFTER_HOOKS = "the log has this result only as the after_tool_call hooks left it"
+
+_TAKEN: Mapping[type[Event], Callable[[StepReader, int, Any], None]] = {
+    events.RunStart: StepReader._start,
+    events.RunResume: StepReader._resume,
+    events.TurnStart: StepReader._turn,
+    events.AttemptStart: StepReader._attempt,
+    events.AttemptRetract: StepReader._retract,
+    events.Status: StepReader._status,
+    events.ToolStart: StepReader._tool_start,
+    events.ToolStop: StepReader._tool_stop,
+    events.ToolOutput: StepReader._tool_output,
+    events.BackgroundStart: StepReader._background,
+    events.HookVerdict: StepReader._verdict,
+    events.MessageAdd: StepReader._add,
+    events.ConversationReplace: StepReader._replace,
+    events.ConversationCompact: StepReader._compact,
+    events.LimitReached: StepReader._limit_reached,
+    events.RunStop: StepReader._stopped,
+    events.RunAbort: StepReader._aborted,
+    events.RunPause: StepReader._paused,
+    events.RunRequeue: StepReader._requeue,
+}
+
+
+def text_of(arguments: Json) -> str:
+    """The arguments of a call as JSON, the same text for the same arguments."""
+    try:
+        return msgspec.json.encode(arguments, order="sorted").decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which a model may write
+        return json.dumps(arguments, sort_keys=True)
+
+
+def _listed(what: str, messages: tuple[Message, ...]) -> str:
+    return one_line(f"{what} {' | '.join(describe_message(each, MAX_WORDS) for each in messages)}")

@@ -1,0 +1,537 @@
+"""Stored runs again, against candidates."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from rxworker import (
+    Limits,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_message_send,
+    on_turn_end,
+    tool,
+    worker_tool,
+)
+from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.events import (
+    Annotation,
+    AttemptStart,
+    BlockStart,
+    Event,
+    MessageAdd,
+    Question,
+    Record,
+    RunStart,
+    RunStop,
+    ToolStart,
+    ToolStop,
+    ToolUseMetadata,
+)
+from rxworker.hooks import (
+    Abort,
+    ContinueWithMessages,
+    MessageSendContext,
+    Pause,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+)
+from rxworker.log import EventLog, MemoryLog, open_log
+from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolResult
+from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
+from rxworker.testing.lab import Outcome, LabRun, rerun, stored_runs
+from rxworker.testing.reply import reply_events
+from rxworker.tools import ClientTool, ToolContext
+from rxworker.tools.base import Effect
+from rxworker.transport import Retry
+from rxworker.worker import Budget, Compact, call_tools, respond
+
+MODEL = ScriptedModel([])
+"""The model of candidates that must not be asked."""
+TWICE = [think("Hm.", "seal") + say("Let me see.") + call("look", n=1), call("look", n=2), say("It is a cat.")]
+
+
+@tool
+async def look(n: int) -> str:
+    """Look."""
+    seen.append(n)
+    return f"saw {n}"
+
+
+seen: list[int] = []
+"""The calls that were really made."""
+
+
+async def store(*replies: Reply | str, text: Any = "Hi", **options: Any) -> LabRun:
+    given: dict[str, Any] = {"tools": [look], **options}
+    async with MemoryLog() as log:
+        with suppress(RxWorkerError):
+            await Worker(ScriptedModel(replies, name="acme", model="large"), log=log, **given).run(text)
+        [stored] = await LabRun.read(log)
+    seen.clear()
+    return stored
+
+
+async def again(stored: LabRun, **options: Any) -> Outcome:
+    given: dict[str, Any] = {"tools": [look], **options}
+    outcome = await rerun(stored, Worker(MODEL, **given))
+    assert seen == MODEL.requests == []
+    return outcome
+
+
+def n_of(context: ToolCallContext) -> int:
+    assert isinstance(context.tool_args, dict)
+    found = context.tool_args["n"]
+    assert isinstance(found, int)
+    return found
+
+
+def refuse_input(message: Message) -> Message:
+    raise ValueError(message.text)
+
+
+@before_tool_call
+def other_arguments(context: ToolCallContext) -> None:
+    assert isinstance(context.tool_args, dict)
+    context.tool_args["n"] = n_of(context) + 1
+
+
+@before_tool_call
+def deny(context: ToolCallContext) -> Skip | None:
+    return Skip("Not twice.") if n_of(context) == 2 else None
+
+
+@before_tool_call
+def refuse_all(context: ToolCallContext) -> Abort:
+    return Abort("Never.")
+
+
+@before_tool_call
+def ask_first(context: ToolCallContext) -> Pause:
+    return Pause("May it?")
+
+
+@after_tool_call
+def mask(context: ToolResultContext) -> None:
+    context.set_content(context.result.text.replace("saw", "***"))
+
+
+@on_message_send
+def remind(context: MessageSendContext) -> None:
+    context.add_message("Be kind.", "system")
+
+
+@on_message_send
+def edit(context: MessageSendContext) -> None:
+    context.messages = [*context.messages, Message.user("Only now.")]
+
+
+@on_turn_end
+def once_more(context: TurnEndContext) -> ContinueWithMessages | None:
+    return None if context.turn > 3 else ContinueWithMessages.user("Are you sure?")
+
+
+@on_turn_end
+async def wait(context: TurnEndContext) -> None:
+    await asyncio.sleep(300)
+
+
+@tool(name="look")
+async def look_better(n: int) -> str:
+    """Look closely."""
+    return f"saw {n}"
+
+
+@tool
+async def pay(n: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+class Answer(Struct):
+    word: str
+
+
+Case = tuple[dict[str, Any], dict[str, Any], str]
+"""The options of the stored worker, those of the candidate, and a part of the outcome."""
+CASES: dict[str, Case] = {
+    "same": ({}, {}, "same"),
+    "same hooks": ({"hooks": [deny, once_more]}, {"hooks": [deny, once_more]}, "same"),
+    "another prompt": (
+        {"system": "Be brief."},
+        {"system": "Be kind."},
+        "at record 1: it was the system prompt 'Be brief.'; it is now the system prompt 'Be kind.'",
+    ),
+    "no prompt": ({"system": "Be brief."}, {}, "it is now no system prompt"),
+    "another beginning": (
+        {},
+        {"conversation": Conversation((Message.user("1"), Message.assistant("2")))},
+        "it was the conversation user: Hi; it is now the conversation user: 1 | assistant: 2 | user: Hi",
+    ),
+    "one tool more": ({}, {"tools": [look, pay]}, "at record 3: it was the tools look; it is now the tools look, pay"),
+    "one tool less": ({}, {"tools": []}, "it was the tools look; it is now no tools"),
+    "another description": ({}, {"tools": [look_better]}, "the tools look (with another description or parameters)"),
+    "other arguments": ({}, {"hooks": [other_arguments]}, "it was look(n=1); it is now look(n=2)"),
+    "a call denied": (
+        {},
+        {"hooks": [deny]},
+        "it was look(n=2); it is now the hook deny answers Skip at before_tool_call of look(n=2): Not twice.",
+    ),
+    "a call no longer denied": (
+        {"hooks": [deny]},
+        {},
+        "answers Skip at before_tool_call of look(n=2): Not twice.; it is",
+    ),
+    "an end by a hook": ({}, {"hooks": [refuse_all]}, "answers Abort at before_tool_call of look(n=1): Never."),
+    "a pause": ({}, {"hooks": [ask_first]}, "answers Pause at before_tool_call of look(n=1): May it?"),
+    "the same pause": ({"hooks": [ask_first]}, {"hooks": [ask_first]}, "same"),
+    "a pause no more": ({"hooks": [ask_first]}, {}, "answers Pause"),
+    "a result masked": ({}, {"hooks": [mask]}, "it was look: saw 1; it is now look: *** 1"),
+    "the same mask": ({"hooks": [mask]}, {"hooks": [mask]}, "same"),
+    "a mask no more": ({"hooks": [mask]}, {}, "not rerun equal up to record"),
+    "a message added": ({}, {"hooks": [remind]}, "it is now remind adds system: Be kind."),
+    "the same message added": ({"hooks": [remind]}, {"hooks": [remind]}, "same"),
+    "a request edited": ({}, {"hooks": [edit]}, "not rerun equal, but edit changes single requests"),
+    "the same request edited": (
+        {"hooks": [edit]},
+        {"hooks": [edit]},
+        "not rerun equal, but edit changes single requests",
+    ),
+    "a difference beside an edit": ({}, {"hooks": [edit, deny]}, "differs at record"),
+    "an answer sent back": ({}, {"hooks": [once_more]}, "it was the run finishes; it is now the hook once_more"),
+    "a hook that waits": ({}, {"hooks": [wait]}, "same"),
+    "a limit": ({}, {"limits": Limits(max_turns=1)}, "it is now the run ends (limit)"),
+    "the same limit": ({"limits": Limits(max_turns=1)}, {"limits": Limits(max_turns=1)}, "same"),
+    "a limit on an unknown cost": (
+        {"limits": Limits(max_cost=1.0, prices=Prices(1.0, 1.0))},
+        {"limits": Limits(max_cost=1.0, prices=Prices(1.0, 1.0))},
+        "same",
+    ),
+    "the oldest turns left out": (
+        {"compact": Compact(at=20, by="trim", keep=1)},
+        {"compact": Compact(at=20, by="trim", keep=1)},
+        "same",
+    ),
+    "an input refused": ({}, {"map_input": refuse_input}, "it is now an input refused"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_candidate_is_compared_up_to_its_first_difference(name: str) -> None:
+    before, now, expected = CASES[name]
+    stored = await store(*TWICE, *["Yes."] * 3, **before)
+    assert expected in str(await again(stored, **now))
+
+
+async def test_attempts_that_were_retracted_are_left_out() -> None:
+    half = say("half a sen") + call("look", n=7) + fail("Overloaded", "overloaded", retryable=True)
+    stored = await store(half, *TWICE, response_retry=Retry(retries=1, first=0.0))
+    assert (await again(stored)).same
+    assert (await again(stored, system="Be brief.")).difference is not None
+
+
+async def test_a_run_that_failed_fails_again() -> None:
+    stored = await store(TWICE[0], say("half") + fail("Bad luck", "server", retryable=False))
+    assert (await again(stored)).same
+
+
+async def test_a_result_that_is_an_error_comes_again() -> None:
+    @tool(name="look")
+    async def blind(n: int) -> str:
+        """Look."""
+        raise ValueError("It is dark.")
+
+    stored = await store(*TWICE, tools=[blind])
+    assert stored.steps.calls[0].result.is_error
+    assert (await again(stored)).same
+
+
+async def test_equal_calls_of_one_response_have_their_own_results() -> None:
+    count = iter(range(9))
+
+    @tool(name="look")
+    async def counted(n: int) -> str:
+        """Look."""
+        return f"saw {next(count)}"
+
+    stored = await store(call("look", n=1) + call("look", n=1), call("look", n=1), "Done.", tools=[counted])
+    assert [c.result.text for c in stored.steps.calls] == ["saw 0", "saw 1", "saw 2"]
+    assert (await again(stored)).same
+
+
+async def test_pure_tools_and_structured_output() -> None:
+    @tool(name="look", effect="pure")
+    async def peek(n: int) -> str:
+        """Look."""
+        return f"saw {n}"
+
+    async with MemoryLog() as log:
+        model = ScriptedModel([TWICE[0], "No JSON", '{"word": "cat"}'])
+        await Worker(model, tools=[peek], log=log).run("Hi", output=Answer)
+        [stored] = await LabRun.read(log)
+    assert (await rerun(stored, Worker(MODEL, tools=[peek]))).same
+    assert (await rerun(stored, Worker(MODEL, tools=[peek], hooks=[deny]))).same
+    assert str(await rerun(stored, Worker(MODEL, tools=[peek], hooks=[refuse_all]))).count("answers Abort") == 1
+
+
+async def test_a_run_inside_is_answered_from_the_log_and_its_tokens_count() -> None:
+    def worker(log: EventLog | None, outer: Sequence[Reply | str], inner: Sequence[Reply | str]) -> Worker:
+        scout = worker_tool(Worker(ScriptedModel(inner)), name="scout", description="Send a scout.")
+        return Worker(ScriptedModel(outer), tools=[scout], log=log)
+
+    async with MemoryLog() as log:
+        await worker(log, [call("scout", task="Go."), "All is well."], ["Nothing there."]).run("Hi")
+        [stored] = await LabRun.read(log)
+    outcome = await rerun(stored, worker(None, [], []))
+    assert outcome.same, outcome
+    assert outcome.before == outcome.after
+    outcome = await rerun(stored, worker(None, [], ["Enemies!"]), tools=["scout"])
+    assert "it was scout: Nothing there.; it is now scout: Enemies!" in str(outcome)
+
+
+async def test_what_was_sent_into_a_run_is_sent_again() -> None:
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(TWICE), log=log)
+
+        @tool(name="look")
+        async def interrupted(n: int) -> str:
+            """Look."""
+            if n == 1:
+                run.send("Hurry!")
+            return f"saw {n}"
+
+        worker.tools.add(interrupted)
+        run = worker.run("Hi")
+        await run
+        [stored] = await LabRun.read(log)
+    assert [each.text for messages in stored.steps.sent.values() for each in messages] == ["Hurry!"]
+    assert (await again(stored)).same
+    assert "the hook deny" in str(await again(stored, hooks=[deny]))
+
+
+@pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "asked"])
+async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(TWICE), log=log)
+
+        @tool(name="look", background=end == "background")
+        async def hard(n: int, context: ToolContext) -> str:
+            """Look."""
+            if n == 2 and end == "cancelled":
+                run.cancel()
+                await asyncio.sleep(9)
+            if n == 2 and end == "asked":
+                return str(context.ask(Question("look", "Where?")))
+            return f"saw {n}"
+
+        worker.tools.add(ClientTool(look.meta) if end == "client" else hard)
+        run = worker.run("Hi")
+        with suppress(RxWorkerError):
+            await run
+        [stored] = await LabRun.read(log)
+    if end == "cut off":
+        middle = next(at for at, record in enumerate(stored.records) if isinstance(record.event, ToolStop)) + 4
+        stored = LabRun(stored.run_id, stored.records[:middle])
+    seen.clear()
+    tools = [] if end == "client" else [hard]
+    outcome = await again(stored, tools=tools)
+    assert outcome.status == "not rerun", outcome
+    assert outcome.reason.startswith("equal up to record ")
+    assert (await again(stored, tools=tools, system="Be brief.")).status == "differs"
+
+
+async def test_a_run_that_begins_elsewhere_is_not_rerun() -> None:
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel(TWICE), tools=[look], hooks=[ask_first], log=log)
+        paused = await worker.run("Hi")
+        assert isinstance(paused, Paused)
+        await worker.resume(paused)
+        first, second = await LabRun.read(log)
+        seen.clear()
+    assert (await again(first, hooks=[ask_first])).same
+    assert first.run_id in (await again(second, hooks=[ask_first])).reason
+    assert (await again(LabRun("run-1", ()))).reason
+    assert (await again(LabRun("run-1", first.records[:1]))).reason == "the log has no response of its model"
+
+
+async def test_a_forked_run_is_run_again() -> None:
+    async with MemoryLog() as log:
+        stored = await Worker(ScriptedModel(TWICE), tools=[look], log=log).run("Hi")
+        at = next(r.seq for r in (await LabRun.read(log))[0].records if isinstance(r.event, MessageAdd))
+        await Worker(ScriptedModel(["It is a dog."]), tools=[look], log=log).session.fork(stored.run_id, at)
+        seen.clear()
+        for each in await LabRun.read(log):
+            assert (await again(each)).same
+
+
+def foreign(*events: Event) -> LabRun:
+    return LabRun("theirs", [Record(at, "theirs", 1, 1, 0.0, each) for at, each in enumerate(events, 1)])
+
+
+async def test_a_run_of_another_library_can_be_the_golden_one() -> None:
+    """It knows neither tools nor hooks, has no turns, and shows a call only by its result."""
+    question = Conversation((Message.user("Hi"),))
+    first, last = reply_events(TWICE[0], 1, "large"), reply_events(say("A cat."), 2, "large")
+    of_blocks = [each.metadata for each in first if isinstance(each, BlockStart)]
+    [made] = [each.id for each in of_blocks if isinstance(each, ToolUseMetadata)]
+    result = MessageAdd((Message("user", (ToolResult(made, "saw 1"),)),), "tools")
+    begin = RunStart(question), AttemptStart("acme", "large")
+    for between in ([result], [ToolStart(ToolCall(made, "look", {"n": 1})), ToolStop(ToolResult(made, "saw 1"))]):
+        stored = foreign(*begin, *first, *between, AttemptStart("acme", "large"), *last, RunStop())
+        assert (await again(stored)).same
+        assert (await again(stored, system="Be kind.", tools=[look, pay])).same
+        assert "Not twice" not in str(await again(stored, hooks=[deny]))
+        assert "it is now look: *** 1" in str(await again(stored, hooks=[mask]))
+    stored = foreign(*begin, *first, AttemptStart("acme", "large"), *last, RunStop())
+    assert "the log has no result of look(n=1)" in (await again(stored)).reason
+
+
+async def test_the_real_model_is_compared_by_calls_and_answers() -> None:
+    stored = await store(*TWICE)
+
+    async def real(*replies: Reply | str, **options: Any) -> Outcome:
+        return await rerun(stored, Worker(ScriptedModel(replies), tools=[look]), model="real", **options)
+
+    assert (await real(call("look", n=1), call("look", n=2), say("It is a cat."))).same
+    assert "it was the answer 'It is a cat.'; it is now the answer 'It is a dog.'" in str(
+        await real(call("look", n=1) + call("look", n=2), say("It is a dog."))
+    )
+    assert "it was look(n=2); it is now look(n=3)" in str(await real(call("look", n=1), call("look", n=3), "?"))
+    assert "it was look(n=1); it is now the run finishes" in str(await real("No idea."))
+    assert seen == []
+    assert "look(n=3)" in str(await real(call("look", n=3), "?", tools="real"))
+    assert seen == [3]
+
+
+async def test_a_budget_ends_what_is_really_asked() -> None:
+    stored = await store(*TWICE)
+    budget = Budget(max_tokens=20)
+    model = ScriptedModel(TWICE * 3)
+    outcomes = [await rerun(stored, Worker(model, tools=[look]), model="real", budget=budget) for _ in range(3)]
+    assert [each.status for each in outcomes] == ["not rerun"] * 3
+    assert outcomes[0].reason == "the budget is used up: max_tokens is 20"
+    assert outcomes[0].after is not None
+    assert outcomes[2].after is None
+    assert len(model.requests) == 2
+    with pytest.raises(ConfigurationError, match="prices"):
+        await rerun(stored, Worker(model), model="real", budget=Budget(max_cost=1.0))
+
+
+async def test_costs_that_are_not_known_are_not_nought() -> None:
+    unknown, known = await store("Hello."), await store("Hello.", limits=Limits(prices=Prices(1.0, 2.0)))
+    outcome = await again(unknown)
+    assert (outcome.before.cost, outcome.before.input_tokens) == (None, 10)
+    outcome = await again(known)
+    assert outcome.before.cost == pytest.approx(2e-5)
+    assert outcome.before == outcome.after
+
+
+async def test_stages_that_the_log_cannot_answer_are_refused() -> None:
+    stored = await store(*TWICE)
+    for stage in (call_tools, respond):
+        with pytest.raises(ConfigurationError, match="stage"):
+            await again(stored, stages={stage.__name__: stage})
+    with pytest.raises(ConfigurationError, match="these: look"):
+        await rerun(stored, Worker(MODEL, tools=[look]), tools=["fly"])
+    with pytest.raises(ConfigurationError, match="give a Worker"):
+        await rerun(stored, lambda: "no worker")  # pyright: ignore[reportArgumentType]
+
+
+async def test_tools_that_hooks_call_or_add_are_not_run() -> None:
+    @before_tool_call
+    async def look_first(context: ToolCallContext) -> None:
+        assert context.call_tool is not None
+        await context.call_tool("look", {"n": 1})
+
+    @on_message_send
+    def add_tool(context: MessageSendContext) -> None:
+        if context.toolbox is not None and "pay" not in context.toolbox:
+            context.toolbox.add(pay)
+
+    stored = await store(*TWICE)
+    assert (await again(stored, hooks=[look_first])).reason.startswith("a hook calls look")
+    assert "it is now the tools look, pay" in str(await again(stored, hooks=[add_tool]))
+
+
+async def test_secrets_and_labels_are_in_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "sk-0123456789abcdef")
+    stored = await store(*TWICE, system="Use sk-0123456789abcdef.", labels={"tenant": "secretive"})
+    outcome = await again(stored)
+    assert "Use ***." in str(outcome)
+    assert "secretive" not in repr(outcome)
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_a_random_run_is_the_same_with_the_same_worker(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def piece() -> Reply:
+        pieces = [say("Hm."), think("So."), call("look", n=rng.randrange(3)), call("fly"), call("sum_up", n="x")]
+        return rng.choice(pieces)
+
+    replies: list[Reply | str] = []
+    for _ in range(rng.randrange(1, 8)):
+        reply = piece()
+        for _ in range(rng.randrange(3)):
+            reply = reply + piece()
+        if rng.random() < 0.2:
+            replies.append(say("half") + fail("Overloaded", "overloaded", retryable=True))
+        replies.append(reply)
+    replies.append("Done.")
+    effects: list[Effect] = ["pure", "idempotent"]
+    effect = rng.choice(effects)
+
+    @tool(effect=effect, retries=rng.randrange(2))
+    async def sum_up(n: int) -> int:
+        """Sum up."""
+        return n
+
+    @tool(name="look", effect=effect)
+    async def unreliable(n: int) -> str:
+        """Look."""
+        if rng.random() < 0.3:
+            raise ValueError("It is dark.")
+        await asyncio.sleep(0)
+        return f"saw {rng.random()}" * rng.choice([1, 10])
+
+    hooks = rng.sample([mask, remind, once_more], rng.randrange(4))
+    retry = Retry(retries=3, first=0.0)
+    options: dict[str, Any] = {"tools": [sum_up, unreliable], "hooks": hooks, "response_retry": retry, "system": "Be."}
+    stored = await store(*replies, *["Yes."] * 9, **options)
+    outcome = await again(stored, **options)
+    assert outcome.same, outcome
+
+
+def test_runs_are_parameters_of_a_test(tmp_path: Path) -> None:
+    address = f"sqlite:{tmp_path / 'runs.db'}"
+    with pytest.raises(ConfigurationError, match="there is no log"):
+        stored_runs(address)
+
+    async def fill() -> list[str]:
+        async with open_log(address) as log:
+            ids = [(await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")).run_id for _ in range(3)]
+            await log.annotate(ids[0], Annotation("golden", True))
+            await log.annotate(ids[1], Annotation("golden", False))
+        return ids
+
+    ids = asyncio.run(fill())
+    assert stored_runs(address).kwargs["ids"] == ids
+    assert stored_runs(address, where="tag:golden").kwargs["ids"] == ids[:1]
+    assert stored_runs(address, where=["tag:golden", "status=finished"]).kwargs["ids"] == ids[:1]
+    for where in ("tag:silver", "status=failed"):
+        with pytest.raises(ConfigurationError, match="no run"):
+            stored_runs(address, where)
+    with pytest.raises(ConfigurationError, match="no filter"):
+        stored_runs(address, "colour=red")
