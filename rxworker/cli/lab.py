@@ -10,7 +10,7 @@ from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write
 from rxworker.cli.resolve import import_maker, parameters_of
 from rxworker.log import open_log
 from rxworker.redact import redact
-from rxworker.testing.lab import Outcome, LabRun, rerun
+from rxworker.testing.lab import LabRun, Outcome, rerun
 from rxworker.testing.lab.report import outcome_lines, summary_lines, to_html, to_json, to_junit
 from rxworker.testing.lab.stored import check_log
 from rxworker.ui.clean import one_line
@@ -31,7 +31,7 @@ def lab(
     junit: str | None = None,
     json: str | None = None,
 ) -> int:
-    """Run stored runs again, print what became of each, and write the reports.
+    """Run stored runs again, print the outcome of each, and write the reports.
 
     Its arguments are the options of the command; see ``rxworker lab --help``.
 

@@ -50,8 +50,9 @@ from rxworker.hooks import (
 )
 from rxworker.log import EventLog, MemoryLog, open_log
 from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolResult
+from rxworker.tap import RunBuilder
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
-from rxworker.testing.lab import Outcome, LabRun, rerun, stored_runs
+from rxworker.testing.lab import LabRun, Outcome, rerun, stored_runs
 from rxworker.testing.reply import reply_events
 from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.base import Effect
@@ -59,7 +60,7 @@ from rxworker.transport import Retry
 from rxworker.worker import Budget, Compact, call_tools, respond
 
 MODEL = ScriptedModel([])
-"""The model of candidates that must not be asked."""
+"""The model of candidates, which must get no request."""
 TWICE = [think("Hm.", "seal") + say("Let me see.") + call("look", n=1), call("look", n=2), say("It is a cat.")]
 
 
@@ -254,7 +255,9 @@ async def test_a_result_that_is_an_error_comes_again() -> None:
         raise ValueError("It is dark.")
 
     stored = await store(*TWICE, tools=[blind])
-    assert stored.steps.calls[0].result.is_error
+    result = stored.steps.calls[0].result
+    assert result is not None
+    assert result.is_error
     assert (await again(stored)).same
 
 
@@ -267,7 +270,7 @@ async def test_equal_calls_of_one_response_have_their_own_results() -> None:
         return f"saw {next(count)}"
 
     stored = await store(call("look", n=1) + call("look", n=1), call("look", n=1), "Done.", tools=[counted])
-    assert [c.result.text for c in stored.steps.calls] == ["saw 0", "saw 1", "saw 2"]
+    assert [c.result and c.result.text for c in stored.steps.calls] == ["saw 0", "saw 1", "saw 2"]
     assert (await again(stored)).same
 
 
@@ -321,7 +324,7 @@ async def test_what_was_sent_into_a_run_is_sent_again() -> None:
     assert "the hook deny" in str(await again(stored, hooks=[deny]))
 
 
-@pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "asked"])
+@pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "question"])
 async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
     async with MemoryLog() as log:
         worker = Worker(ScriptedModel(TWICE), log=log)
@@ -332,7 +335,7 @@ async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
             if n == 2 and end == "cancelled":
                 run.cancel()
                 await asyncio.sleep(9)
-            if n == 2 and end == "asked":
+            if n == 2 and end == "question":
                 return str(context.ask(Question("look", "Where?")))
             return f"saw {n}"
 
@@ -388,8 +391,18 @@ async def test_a_run_of_another_library_can_be_the_golden_one() -> None:
     [made] = [each.id for each in of_blocks if isinstance(each, ToolUseMetadata)]
     result = MessageAdd((Message("user", (ToolResult(made, "saw 1"),)),), "tools")
     begin = RunStart(question), AttemptStart("acme", "large")
-    for between in ([result], [ToolStart(ToolCall(made, "look", {"n": 1})), ToolStop(ToolResult(made, "saw 1"))]):
-        stored = foreign(*begin, *first, *between, AttemptStart("acme", "large"), *last, RunStop())
+    built = RunBuilder("theirs")
+    built.start("Hi")
+    built.call("call-1", "look", {"n": 1})
+    built.tool_stop("call-1", "saw 1")
+    built.text("A cat.")
+    built.end()
+    shown = [ToolStart(ToolCall(made, "look", {"n": 1})), ToolStop(ToolResult(made, "saw 1"))]
+    for events in (
+        [each.event for each in built.take()],
+        *([*begin, *first, *between, AttemptStart("acme", "large"), *last, RunStop()] for between in ([result], shown)),
+    ):
+        stored = foreign(*events)
         assert (await again(stored)).same
         assert (await again(stored, system="Be kind.", tools=[look, pay])).same
         assert "Not twice" not in str(await again(stored, hooks=[deny]))
@@ -415,7 +428,7 @@ async def test_the_real_model_is_compared_by_calls_and_answers() -> None:
     assert seen == [3]
 
 
-async def test_a_budget_ends_what_is_really_asked() -> None:
+async def test_a_budget_ends_the_real_requests() -> None:
     stored = await store(*TWICE)
     budget = Budget(max_tokens=20)
     model = ScriptedModel(TWICE * 3)

@@ -1,4 +1,4 @@
-"""What became of stored runs, as text, as an HTML page, as JUnit's XML and as JSON.
+"""The outcomes of stored runs, as text, as an HTML page, as JUnit's XML and as JSON.
 
 No label is shown, but the one by which the runs are grouped.
 """

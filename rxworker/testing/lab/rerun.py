@@ -28,13 +28,14 @@ from rxworker.events.arguments import arguments_object
 from rxworker.hub.history import expand
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Prices, ToolMeta, ToolResult
+from rxworker.messages.settings import check_plain
 from rxworker.providers.base import Request
 from rxworker.redact import redact
 from rxworker.resume.stored import digest_of, is_same_tool
 from rxworker.run.run import Run
 from rxworker.run.virtual import run_in
 from rxworker.testing.lab.steps import Step, StepKind, StepReader, text_of
-from rxworker.testing.lab.stored import Spent, LabRun
+from rxworker.testing.lab.stored import LabRun, Spent
 from rxworker.testing.reply import Reply
 from rxworker.testing.scripted import Script, ScriptedModel, StoredResponse
 from rxworker.tools import Tool, Toolbox, ToolContext, ToolPolicy
@@ -91,7 +92,7 @@ class Outcome(Struct, frozen=True):
         difference: The first difference; ``None`` if there is none.
         reason: Why it was not rerun, up to which record both were equal.
         before: What the stored run took.
-        after: What the candidate took; ``None`` if it is not known, since its model was not asked after a difference.
+        after: What the candidate took; ``None`` if it is not known, since no model answers after a difference.
     """
 
     run_id: str
@@ -149,6 +150,8 @@ async def rerun(
         True
         at record 1: it was the system prompt 'Be brief.'; it is now the system prompt 'Be kind.'
     """
+    if not isinstance(candidate, Worker):
+        check_plain("rerun(candidate)", candidate)
     worker = candidate if isinstance(candidate, Worker) else candidate()
     if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"the candidate is {worker!r:.60}: give a Worker, or a function that makes one")

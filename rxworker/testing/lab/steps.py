@@ -1,4 +1,4 @@
-"""A run as the steps by which two runs are compared: what was asked, answered, called, decided and added. Pure.
+"""A run as the steps by which two runs are compared: the input, the answers, calls, verdicts and additions. Pure.
 
 Theory of operation. A reader folds the records and keeps, of each turn, what a candidate can change. The order is that
 of the records, except for the calls of a turn: they end in any order, so that they are kept by their places, after the
@@ -6,7 +6,7 @@ answer and the verdicts about them. A retracted attempt leaves nothing. What onl
 ids, pings and recoveries, makes no step. The same reader reads a stored run and the run of a candidate, so that two
 runs are the same where their steps are.
 
-What surprises: the steps of a stored run may end before its records do. Behind such a stop is something that a
+What surprises: the steps of a stored run may end before its records do. After such a stop is something that a
 candidate cannot be given again, such as a cancellation or the answer of a client; the stop has the reason in words.
 """
 
@@ -39,8 +39,8 @@ APART = {
     BY_CALLER: "the program paused it",
     CLIENT_TOOL: "a client runs the tool that it called",
     NESTED: "a run inside it paused",
-    QUESTION: "a tool asked a person",
-    RECOVERY: "a person decided what became of a call",
+    QUESTION: "a tool has a question to a person",
+    RECOVERY: "a person decided about a call that was lost",
     UNTIL: "it waited for a moment or a signal",
     BACKGROUND: "it waited for a call in the background",
 }
@@ -98,7 +98,7 @@ class StepReader:
     Attributes:
         steps: The steps so far.
         calls: The calls that have run and have a result, in order, without those of attempts that were retracted.
-        stop: Up to which step a candidate can do the same, the number of the record behind it, and why.
+        stop: Up to which step a candidate can do the same, the number of the record after it, and why.
         state: The state of the run.
         sent: The messages that were sent into the run, by the numbers of their records.
     """
@@ -116,7 +116,7 @@ class StepReader:
         self._has_answer = self._is_settled = False
         self._cut = 0  # the record that cut off the response
         self._by_place: dict[int, StoredCall] = {}
-        self._later: list[Step] = []  # behind the calls of the turn
+        self._later: list[Step] = []  # after the calls of the turn
         self._limit = ""
         self._unfolded: list[Record] = []
 
@@ -276,7 +276,7 @@ class StepReader:
             self._halt(seq, reason)
 
     def _flush(self, *, is_whole: bool = True, is_open: bool = False, waiting: Collection[int] = ()) -> None:
-        """Put the calls of the turn into place, and what came behind them.
+        """Put the calls of the turn into place, and what came after them.
 
         Args:
             is_whole: Whether the calls are steps.
