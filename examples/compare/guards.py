@@ -12,11 +12,13 @@ answer of 100 deltas in about half a second.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import TypedDict
 
@@ -52,16 +54,31 @@ def answers(case: str) -> AnswerLike:
     return CALL if case == "arguments" else TEXT
 
 
-def environment(folder: Path, name: str) -> Path:
+def environment(folder: Path, name: str, installs: tuple[str, ...]) -> Path:
     """The Python of an environment with the newest versions of a peer."""
-    if not PEERS[name]:
+    if not installs:
         return Path(sys.executable)
     python = folder / name / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", *PEERS[name]]
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", *installs]
     subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
     return python
+
+
+@contextlib.contextmanager
+def environments(description: str, peers: dict[str, tuple[str, ...]]) -> Generator[tuple[Path, dict[str, Path]]]:
+    """A folder, and the Pythons of the peers that the command line names."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("peers", nargs="*", default=list(peers), help=f"of {', '.join(peers)}")
+    parser.add_argument("--folder", type=Path, help="where the environments are kept")
+    arguments = parser.parse_args()
+    if set(arguments.peers) - set(peers):
+        parser.error(f"the peers are {', '.join(peers)}")
+    with tempfile.TemporaryDirectory(prefix="compare-") as made:
+        folder = arguments.folder or Path(made)
+        folder.mkdir(exist_ok=True)
+        yield folder, {name: environment(folder, name, peers[name]) for name in arguments.peers}
 
 
 def run_case(python: Path, name: str, case: str, folder: Path) -> Seen | str:
@@ -93,17 +110,8 @@ def shown(case: str, seen: Seen | str) -> str:
 
 def main() -> None:
     """Make the environments, run the programs, print the table."""
-    parser = argparse.ArgumentParser(description="Compare the gate of rxworker with the guards of peers.")
-    parser.add_argument("peers", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--folder", type=Path, help="where the environments are kept")
-    arguments = parser.parse_args()
-    if set(arguments.peers) - set(PEERS):
-        parser.error(f"the peers are {', '.join(PEERS)}")
     titles = {"text": "text", "arguments": "arguments of a call", "clean": "ms until the first text, and the last"}
-    with tempfile.TemporaryDirectory(prefix="guards-") as made:
-        folder = arguments.folder or Path(made)
-        folder.mkdir(exist_ok=True)
-        pythons = {name: environment(folder, name) for name in arguments.peers}
+    with environments("Compare the gate of rxworker with the guards of peers.", PEERS) as (folder, pythons):
         print("| | " + " | ".join(pythons) + " |\n" + "|---" * (len(pythons) + 1) + "|")
         for case, title in titles.items():
             cells = [shown(case, run_case(python, name, case, folder)) for name, python in pythons.items()]

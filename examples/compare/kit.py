@@ -142,6 +142,48 @@ def named(error: Exception) -> str:
     return "waits" if isinstance(error, TimeoutError) else type(error).__name__
 
 
+FOUND = "a tree by the lake"
+"""The result of the tool that takes three seconds."""
+
+
+class Times:
+    """What has happened in a program with a slow tool and an approval, and when."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+        self._seen: list[tuple[str, float]] = []
+
+    def note(self, what: str) -> None:
+        """Something has happened."""
+        self._seen.append((what, round(time.perf_counter() - self._begun, 2)))
+
+    async def look(self) -> str:
+        """Look for three seconds."""
+        self.note("begun")
+        try:
+            await asyncio.sleep(3)
+        except asyncio.CancelledError:
+            self.note("cancelled")
+            raise
+        self.note("ended")
+        return FOUND
+
+    async def pay(self) -> str:
+        """Pay."""
+        self.note("paid")
+        return "paid 1"
+
+    async def approve(self) -> None:
+        """A person decides, which takes a second."""
+        self.note("asked")
+        await asyncio.sleep(1)
+
+    def report(self, answer: str) -> None:
+        """Print all of it as a line of JSON, with the last answer."""
+        self.note("answered")
+        print(json.dumps({"answer": answer, "seen": self._seen}), flush=True)
+
+
 async def slow(program: Program) -> Outcome:
     """The same with a slow consumer, and without: the first run of all imports and connects."""
     await observe(program, Reader(), Reader())

@@ -158,7 +158,7 @@ async def test_a_link_to_a_call_delivers_its_result_once_and_reads_nothing(
     result: Body = {"result": {"parcel": 1}}
     elsewhere = f"api/runs/{other['id']}/deliver{query}"
     assert (await desk.post(elsewhere, result, **given))[1]["error"]["code"] == "not_shared"
-    refused = [({**result, "call": "call_1_2"}, 403), ({}, 400), ({**result, "to": "me"}, 400)]
+    refused: list[tuple[Body, int]] = [({**result, "call": "call_1_2"}, 403), ({}, 400), ({**result, "to": "me"}, 400)]
     for body, status in refused:
         assert (await desk.post(deliver, body, **given))[0] == status, body
     now = time.time()
