@@ -17,6 +17,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.errors import RunCancelledError, describe, message_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -58,6 +59,8 @@ SOURCE = "tap"
 """The source of the messages that were added while a run of another program went on."""
 UNKNOWN = "unknown"
 """The name of a tool that a source does not report."""
+CANCELLED = ("CancelledError", "RunCancelled", "RunTimedOut")
+"""The names of the errors with which other libraries report that a run was cancelled."""
 CUT = "The run ended while this tool ran. Whether it had an effect is not known."
 
 
@@ -496,6 +499,15 @@ class RunBuilder:
         results = {each.place: each.result for each in calls if each.result is not None}
         self._status = "over"
         self._emit(RunPause(PauseState(hook, waiting, required, reason, results)))
+
+    def abort_with(self, error: Exception) -> None:
+        """The source has failed: with the response, if one is open, or since its program was cancelled."""
+        if self._status == "over":
+            return
+        is_cancel = isinstance(error, RunCancelledError) or type(error).__name__ in CANCELLED
+        if self._in_response and not is_cancel:
+            self.fail(describe(error))
+        self.abort(message_of(error) if is_cancel else describe(error), "cancel" if is_cancel else "error")
 
     def abort(self, reason: str, cause: Literal["cancel", "error", "abort", "limit"] = "error") -> None:
         """The run was cut short.

@@ -296,9 +296,12 @@ async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGe
             except StopAsyncIteration:
                 break
             except Exception as error:
-                ends = [each for each in map(_tapped, mapper.finish(error)) if not isinstance(each.event, RunAbort)]
+                ends = [*map(_tapped, mapper.finish(error))]
+                last = ends.pop().event if ends and isinstance(ends[-1].event, RunAbort) else None
                 if ends:
                     yield ends
+                if isinstance(last, RunAbort) and last.cause == "cancel" and not isinstance(error, RunCancelledError):
+                    raise _error_of(last) from error
                 raise  # with which the run ends
             try:
                 batch = [*map(_tapped, mapper.feed(item))]

@@ -1,0 +1,5 @@
+"""Mappers of the streams of other libraries. None of them imports the library that it reads."""
+
+from rxworker.tap.sources.pydantic_ai import PydanticAI
+
+__all__ = ["PydanticAI"]

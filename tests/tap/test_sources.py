@@ -1,0 +1,157 @@
+"""The mappers of the streams of other libraries: what was recorded of them, and the libraries themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.events import Event, ToolStop
+from rxworker.run.run import Run, end_of
+from rxworker.tap import Mapper, Tapped, tap
+from rxworker.tap.sources import PydanticAI
+from rxworker.testing.lint import lint
+from tests.tap import kit, peers
+
+MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {"pydantic_ai": PydanticAI}
+
+
+class Recorded(Struct):
+    """A case of a library, as its program has reported it."""
+
+    name: str
+    case: str
+    own: kit.Figures
+    given: list[Any]
+    items: list[Any]
+
+    def mapper(self) -> Mapper[Any]:
+        """A new mapper for it."""
+        return MAPPERS[self.name](*[kit.load(each) for each in self.given])
+
+
+def recordings() -> Iterator[Any]:
+    """All cases."""
+    for path in sorted(peers.RECORDED.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            read = json.loads(line)
+            recorded = Recorded(path.stem, *(read[name] for name in Recorded.__struct_fields__[1:]))
+            yield pytest.param(recorded, id=f"{recorded.name}-{recorded.case}")
+
+
+ENDS = ("finished", "paused")
+each_recording = pytest.mark.parametrize("recorded", [*recordings()])
+
+
+async def read(items: list[Any], error: Exception | None = None) -> AsyncIterator[Any]:
+    for item in items:
+        yield kit.load(item)
+    if error is not None:
+        raise error
+
+
+async def tapped(recorded: Recorded, cut: int | None = None) -> Run[None]:
+    """The run of a recording, or of its beginning."""
+    whole = cut is None and recorded.own["status"] in ENDS
+    run = tap(read(recorded.items[:cut], None if whole else ConnectionError("cut")), recorded.mapper())
+    await end_of(run)
+    return run
+
+
+def records(run: Run[None]) -> list[Any]:
+    return list(run._journal.hub.history.records(0))
+
+
+@each_recording
+async def test_a_recording_has_the_figures_of_its_library(recorded: Recorded) -> None:
+    run = await tapped(recorded)
+    assert lint(records(run)) == []
+    found = kit.figures_of(run)
+    expected = {**recorded.own, "status": recorded.own["status"] if recorded.own["status"] in ENDS else "aborted"}
+    assert {name: found.get(name) for name in expected} == expected
+
+
+@each_recording
+async def test_a_recording_that_is_cut_keeps_the_rules(recorded: Recorded) -> None:
+    step = max(len(recorded.items) // 40, 1)
+    for cut in range(0, len(recorded.items), step):
+        run = await tapped(recorded, cut)
+        assert run.state.status == ("aborted" if cut else run.state.status), cut
+        assert lint(records(run)) == [], cut
+
+
+@each_recording
+def test_the_same_items_make_the_same_events(recorded: Recorded) -> None:
+    one, other = recorded.mapper(), recorded.mapper()
+    for item in recorded.items:
+        assert events(one.feed(kit.load(item))) == events(other.feed(kit.load(item)))
+
+
+def events(fed: Iterable[Tapped | Event]) -> list[object]:
+    """What a mapper has made, but for how long a tool took, which the clock decides."""
+    made = [each.event if isinstance(each, Tapped) else each for each in fed]
+    return [replace(event, seconds=0.0) if isinstance(event, ToolStop) else event for event in made]
+
+
+@each_recording
+def test_what_a_library_leaves_out_is_unknown(recorded: Recorded) -> None:
+    """Another version may lack a member, or have another value there: no mapper raises."""
+    seen: set[object] = set()
+    for at, item in enumerate(recorded.items):
+        loaded = kit.load(item)
+        for path in paths(loaded):
+            if (key := (type(loaded).__name__, path)) in seen:
+                continue
+            seen.add(key)
+            for value in (None, "?", 7, SimpleNamespace()):
+                mapper = recorded.mapper()
+                for before in recorded.items[:at][-8:]:
+                    mapper.feed(kit.load(before))
+                changed = kit.load(item)
+                put(changed, path, value)
+                mapper.feed(changed)
+                mapper.finish()
+
+
+def paths(value: Any, depth: int = 3) -> Iterator[tuple[Any, ...]]:
+    """The paths of the members of a value."""
+    named = members(value)
+    if isinstance(value, list):
+        named = dict([*named.items()][:2])
+    for name, each in named.items():
+        yield (name,)
+        if depth:
+            yield from ((name, *path) for path in paths(each, depth - 1))
+
+
+def members(value: Any) -> dict[Any, Any]:
+    """The members of an object, or the items of a list or a dict."""
+    if isinstance(value, list):
+        return dict(enumerate(cast("list[Any]", value)))
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else getattr(value, "__dict__", {})
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    """Change one of them."""
+    for name in path[:-1]:
+        value = members(value)[name]
+    if isinstance(value, list):
+        cast("list[Any]", value)[path[-1]] = new
+    else:
+        members(value)[path[-1]] = new
+
+
+@pytest.mark.timeout(peers.PATIENCE + 300)
+@pytest.mark.parametrize("name", [*peers.PEERS])
+def test_the_tap_of_the_newest_version_has_its_figures(name: str) -> None:
+    """The library runs in a process of its own, with a scripted model, and the tap with it."""
+    cases = peers.report(name, peers.python_of(name))
+    known = [each.values[0] for each in recordings()]
+    assert [case["case"] for case in cases] == [each.case for each in known if each.name == name]
+    for case in cases:
+        assert {figure: case["tapped"][figure] for figure in case["own"]} == case["own"], case["case"]
