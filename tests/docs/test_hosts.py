@@ -1,10 +1,11 @@
-"""The tables of the page about hosts.
+"""The lists and the table of the page about hosts.
 
-What a row has to type is sent to the address that it names, with the key of its variable.
+What an entry has to type is sent to the address that it names, with the key of its variable.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,26 +17,27 @@ from rxworker.providers.openai_chat.dialects import DIALECTS
 from rxworker.providers.takes import listed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "hosts.md"
-ROWS = [
-    [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-    for line in PAGE.read_text().splitlines()
-    if line.startswith("|") and "(" in line
-]
+ROWS = re.findall(r"^- .+?: `(.+?\(.+?\))`, (`\w+`|no key|a token), `(http.+)`$", PAGE.read_text("utf-8"), re.MULTILINE)
 KEY = "key-0123456789"
 
 
-@pytest.mark.parametrize(("typed", "variable", "url"), [row[1:] for row in ROWS], ids=[row[1] for row in ROWS])
-def test_what_a_row_types_is_sent_to_its_address_with_its_key(
+def test_each_list_of_hosts_is_read() -> None:
+    urls = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"- .+: `\w+\(.*`http", line)]
+    assert len(urls) == len(ROWS) > 40
+
+
+@pytest.mark.parametrize(("typed", "variable", "url"), ROWS, ids=[row[0] for row in ROWS])
+def test_what_an_entry_types_is_sent_to_its_address_with_its_key(
     typed: str, variable: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    if variable.isupper():
-        monkeypatch.setenv(variable, KEY)
+    if variable.startswith("`"):
+        monkeypatch.setenv(variable.strip("`"), KEY)
     provider: Provider = eval(typed, {**vars(providers), **PROVIDERS, "token": KEY})
     request = provider.request(Conversation(), (), Options())
     assert request.url == url
-    assert (KEY in "".join(request.headers.values())) is (variable != "none")
+    assert (KEY in "".join(request.headers.values())) is (variable != "no key")
 
 
 PROVIDERS = {name: getattr(providers, name) for name in providers.__all__}

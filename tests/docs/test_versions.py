@@ -31,7 +31,7 @@ def test_the_npm_package_and_the_changelog_have_the_version_of_the_package() -> 
 
 def test_the_policy_has_each_public_package_once() -> None:
     page = (ROOT / "docs" / "reference" / "versions.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (?:stable|provisional|experimental) \|(.+?)\|", page, re.MULTILINE)
+    rows = re.findall(r"^- (?:stable|provisional|experimental), with changes [^:]+: (.+)$", page, re.MULTILINE)
     assert len(rows) == 3
     named = re.findall(r"`(rxworker(?:\.\w+)*)`", " ".join(rows))
     named.remove("rxworker")  # the command, besides the package
@@ -40,7 +40,7 @@ def test_the_policy_has_each_public_package_once() -> None:
 
 def test_the_page_of_versions_has_the_formats_and_systems_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "versions.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| ([^|]+) \| (.+?) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^- ([^:]+): (.+)$", page, re.MULTILINE))
     log = rxworker.log
     written = {
         "entries of a log, and lines of `export_run`": log.format.VERSION,
@@ -50,7 +50,7 @@ def test_the_page_of_versions_has_the_formats_and_systems_of_the_code() -> None:
         "streams in NATS": log.nats.format.FORMAT,
     }
     for what, version in written.items():
-        assert rows[what].startswith(f"version {version} |"), what
+        assert rows[what].partition(";")[0] == f"version {version}", what
     assert rows["Postgres"] == f"{log.postgres_connection.OLDEST} or later"
     oldest = ".".join(map(str, log.nats.connection.OLDEST))
     assert rows["NATS"] == f"nats-server {oldest} or later"
