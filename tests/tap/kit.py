@@ -23,6 +23,8 @@ from rxworker.tap import Mapper, tee
 
 METHODS = ("new_messages",)
 """Methods whose results mappers read."""
+LEFT_OUT = ("new_items", "raw_responses", "tools")
+"""Members that are long and that no mapper reads."""
 DEPTH = 12
 
 
@@ -92,7 +94,7 @@ def dump(value: Any, depth: int = DEPTH) -> Any:
     found: dict[str, Any] = {"~class": type(value).__name__}
     for name, each in members_of(value).items():
         dumped = dump(each, depth - 1)
-        if dumped is not None and not name.startswith("_"):
+        if dumped is not None and name not in LEFT_OUT and not name.startswith("_"):
             found[name] = dumped
     for name in METHODS:
         if callable(getattr(value, name, None)):

@@ -56,8 +56,12 @@ def member(value: object, path: str) -> object:
 
 def members(value: object, path: str) -> list[object]:
     """The items of a member that is a list; none where it is missing."""
-    found = member(value, path)
-    return [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else []
+    return items(member(value, path))
+
+
+def items(value: object) -> list[object]:
+    """The items of a list; none of anything else."""
+    return [*cast("Iterable[object]", value)] if isinstance(value, list | tuple) else []
 
 
 def text(value: object) -> str:
@@ -73,10 +77,9 @@ def called(value: object, name: str) -> list[object]:
     """
     method = getattr(value, name, None)
     try:
-        found = method() if callable(method) else None
+        return items(method() if callable(method) else None)
     except Exception:
         return []
-    return [*cast("Iterable[object]", found)] if isinstance(found, list | tuple) else []
 
 
 def count(value: object) -> int | None:
@@ -124,8 +127,8 @@ def content_of(value: object) -> ResultContent:
 
 def json_of(value: object) -> JsonObject:
     """The members of a value as JSON; one that has no such form is its text."""
-    items = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else vars(value)
-    return {str(name): _plain(each) for name, each in items.items()}
+    named = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else getattr(value, "__dict__", {})
+    return {str(name): _plain(each) for name, each in named.items()}
 
 
 def _plain(value: object) -> JsonObject:
