@@ -6,6 +6,7 @@ The same tests of a run, each against the newest version from PyPI, and a table 
     python examples/compare rxworker langgraph    some of them
     python examples/compare --folder F            environments in a folder, which a second run upgrades
     python examples/compare --write               writes the table into docs/explanation/comparison.md
+    python examples/compare --rules               which rules of rxworker.testing.conformance their own streams keep
 
 Run it with the Python in which rxworker is installed. The programs are beside this file, one for each peer, and
 `kit.py` has what they share. Each speaks through its own client to one local server, which answers in the protocol of
@@ -35,7 +36,7 @@ from typing import NamedTuple
 import kit
 
 from rxworker.messages import Json, JsonObject
-from rxworker.testing import ReplayServer, Reply, ServedResponse, call, fail, say
+from rxworker.testing import ReplayServer, Reply, ServedResponse, call, cut, fail, say
 from rxworker.testing.server import AnswerLike, Received
 
 HERE = Path(__file__).parent
@@ -274,22 +275,26 @@ ROWS = (
 )
 
 
-def run_program(python: Path, name: str, case: str, server: ReplayServer, folder: Path) -> Result:
-    """Run one case of a program in a process of its own."""
-    port = server.base_url.rpartition(":")[2]
-    own: Mapping[str, str] = {
-        "COMPARE_PORT": port,
+def variables(server: ReplayServer, folder: Path) -> dict[str, str]:
+    """The environment of a program."""
+    return {
+        **os.environ,
+        "COMPARE_PORT": server.base_url.rpartition(":")[2],
         "COMPARE_FOLDER": str(folder),
         "NO_PROXY": kit.HOST,
         "OPENAI_API_KEY": "none",
         "ANTHROPIC_API_KEY": "none",
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
     }
+
+
+def run_program(python: Path, name: str, case: str, server: ReplayServer, folder: Path) -> Result:
+    """Run one case of a program in a process of its own."""
     closed = None
     lines: list[str] = []
     with subprocess.Popen(
         [python, "-W", "ignore", HERE / f"with_{name}.py", case],
-        env={**os.environ, **own},
+        env=variables(server, folder),
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -313,6 +318,50 @@ def run_program(python: Path, name: str, case: str, server: ReplayServer, folder
     return Result(outcome, len(server.requests), closed, tuple(kit.effects(folder)))
 
 
+def called(request: Received) -> AnswerLike:
+    """A model that calls the tool of the request once, and has the result of a run inside it, where there is one."""
+    sent = json.dumps(request.body)
+    if '"role": "tool"' in sent or "function_call_output" in sent:
+        return say("All is done.")
+    if INSIDE in sent:
+        return say("inner words", chunk=6)
+    if '"delegate_task_to_member"' in sent:  # agno's
+        return call("delegate_task_to_member", member_id="ask", task=INSIDE)
+    return call("ask", task=INSIDE) if '"ask"' in sent else call("look", number=1)
+
+
+RULED = ("rxworker", "pydantic_ai", "openai_agents", "langgraph", "ag2", "agno", "strands")
+"""The peers with runs, and so with a stream of their own."""
+OURS = ("reactivex>=6.1,<7", "msgspec>=0.22,<1")
+"""What the rules need besides the repository, in the environment of a peer."""
+INSIDE = "The task inside."
+WORDS = say("one two three four ", chunk=4)
+RULES: dict[str, Callable[[], Callable[[Received], AnswerLike]]] = {
+    "tools": lambda: called,
+    "cut": lambda: served(say("one two ", chunk=4) + cut()),
+    "again": lambda: after(say("one two ", chunk=4) + fail("Overloaded", "overloaded"), WORDS),
+    "failed": lambda: served(say("one two ", chunk=4) + fail("This is refused.", "invalid_request")),
+    "nested": lambda: called,
+    "watched": lambda: served(WHOLE),
+}
+"""What the server answers in the cases of `rules.py`."""
+
+
+def rules(python: Path, name: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    """How many of the rules the peer's own stream keeps, and what was found of each."""
+    rows: dict[str, tuple[str, str]] = {}
+    for case, answers in RULES.items():
+        with tempfile.TemporaryDirectory(prefix="compare-") as folder, ReplayServer(answers()) as server:
+            env = variables(server, Path(folder)) | {"PYTHONPATH": str(ROOT)}
+            command = [python, "-W", "ignore", HERE / "rules.py", name, case]
+            done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+        reported = [line for line in done.stdout.splitlines() if line.startswith("[")]
+        if not reported:
+            sys.exit(f"rules.py {name} {case} reported nothing:\n{done.stdout}{done.stderr}")
+        rows |= {rule: (outcome, reason) for rule, outcome, reason in json.loads(reported[-1])}
+    return sum(outcome == "kept" for outcome, _ in rows.values()), rows
+
+
 def try_row(python: Path, name: str, row: Row) -> Result:
     """Run a program once, and once more where its process was killed."""
     with tempfile.TemporaryDirectory(prefix="compare-") as folder, ReplayServer(row.answers()) as server:
@@ -334,8 +383,8 @@ def cell(python: Path, name: str, row: Row) -> str:
     return row.show(slowest) + often
 
 
-def environment(folder: Path, name: str, peer: Peer) -> Path:
-    """The Python of an environment with the newest versions of a peer."""
+def environment(folder: Path, name: str, peer: Peer, *more: str) -> Path:
+    """The Python of an environment with the newest versions of a peer, and with more packages."""
     if not peer.installs:
         return Path(sys.executable)
     place = folder / name
@@ -343,7 +392,7 @@ def environment(folder: Path, name: str, peer: Peer) -> Path:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "--upgrade", *peer.installs], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([*install, "--upgrade", *peer.installs, *more], check=True, stderr=subprocess.DEVNULL)
     return python
 
 
@@ -374,17 +423,33 @@ def write(table: str) -> None:
     PAGE.write_text(f"{before}{mark}\n{table}\n{end}{behind}", encoding="utf-8")
 
 
+def report_rules(names: Sequence[str], given: Path | None) -> None:
+    """Print for each peer how many of the rules its own stream keeps, and the reasons of the others."""
+    with given_or_temporary(given) as folder:
+        for name in names:
+            python = environment(folder, name, PEERS[name], *OURS)
+            kept, rows = rules(python, name)
+            print(f"{versions(python, PEERS[name])}: {kept} of {len(rows)}")
+            for rule, (outcome, reason) in rows.items():
+                if outcome != "kept":
+                    print(f"  {rule}: {outcome}: {reason}")
+
+
 def main() -> None:
     """Make the environments, run the programs, print the table."""
     parser = argparse.ArgumentParser(description="Compare rxworker with its peers.")
     parser.add_argument("peers", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}")
     parser.add_argument("--folder", type=Path, help="where the environments are kept")
+    parser.add_argument("--rules", action="store_true", help="report which rules of a stream their own streams keep")
     parser.add_argument("--write", action="store_true", help="write the table into the page")
     arguments = parser.parse_args()
     unknown = set(arguments.peers) - set(PEERS)
     if unknown or (arguments.write and set(arguments.peers) != set(PEERS)):
         parser.error(f"the peers are {', '.join(PEERS)}, and --write needs all of them")
     names = [name for name in PEERS if name in arguments.peers]
+    if arguments.rules:
+        report_rules([name for name in names if name in RULED], arguments.folder)
+        return
     cells: dict[str, list[str]] = {}
     shown: list[str] = []
     with given_or_temporary(arguments.folder) as folder:

@@ -171,13 +171,13 @@ async def check(source: object, *, rules: Collection[Rule] = tuple(Rule), second
     """
     _, [alone], _ = await _follow(source, _one, seconds)
     rows = {row.rule: row for row in check_records(alone.items, error=alone.error).rows}
-    compares = True  # as long as two watchers alone receive the same
     for rule, begin in DELIVERY.items():
         if rule in rules or (rule is Rule.TWO_WATCHERS and not DELIVERY.keys().isdisjoint(rules)):
             opened, watchers, untried = await _follow(source, begin, seconds)
-            wrong = untried or _difference(opened, watchers, alone.error, compares or rule is Rule.LATE_WATCHER)
-            rows[rule] = Row(rule, "not tried" if untried else "broken" if wrong else "kept", wrong)
-            compares = compares and (rule is not Rule.TWO_WATCHERS or not wrong)
+            wrong = _difference(opened, watchers, alone)
+            if rule in (Rule.RAISING_WATCHER, Rule.SLOW_WATCHER) and rows[Rule.TWO_WATCHERS].outcome == "broken":
+                untried = "two watchers without a third do not receive the same, either"
+            rows[rule] = Row(rule, "not tried" if untried else "broken" if wrong else "kept", untried or wrong)
     return Report(tuple([rows[rule] for rule in Rule if rule in rules]))
 
 
@@ -325,21 +325,26 @@ DELIVERY: dict[Rule, Begin] = {
 }
 
 
-def _difference(opened: Stream, watchers: list[_Watcher], error: BaseException | None, compares: bool) -> str:
-    """How the watchers differ from the first, or end otherwise than with the error."""
+def _difference(opened: Stream, watchers: list[_Watcher], alone: _Watcher) -> str:
+    """How the watchers differ from the first, or end otherwise than one that was alone."""
     first = watchers[0].items
     for number, watcher in enumerate(watchers, 1):
         items = watcher.items
         if not watcher.ended.is_set():
             return f"the stream of watcher {number} does not end"
-        if type(watcher.error) is not type(error):
-            return f"the stream of watcher {number} ends with {watcher.error!r}"
-        if compares and _content(items) != _content(first):
+        if _content(items) != _content(first):
             at = next((n for n, (one, two) in enumerate(zip(first, items, strict=False)) if one != two), len(items))
             return f"watcher 1 received {len(first)} items, watcher {number} {len(items)}; item {at} differs"
+        if _end_of(watcher) != _end_of(alone):
+            return f"the stream of watcher {number} ends with {_end_of(watcher)}, one alone with {_end_of(alone)}"
     if isinstance(opened, Run | Replica) and fold_run(cast("list[Record]", first)) != opened.state:
         return "the state of the run is not the fold of its records"
     return ""
+
+
+def _end_of(watcher: _Watcher) -> str:
+    last = watcher.error or (watcher.items or [None])[-1]
+    return "nothing" if last is None else type(last.event if isinstance(last, Record) else last).__name__
 
 
 def _content(items: list[object]) -> list[object]:

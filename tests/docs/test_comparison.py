@@ -64,6 +64,14 @@ def test_the_rows_of_rxworker_are_what_its_program_does(monkeypatch: pytest.Monk
     assert re.fullmatch(r"\d+, \d+\.\d", CELLS[cpu]["rxworker"])
 
 
+def test_the_own_stream_of_rxworker_keeps_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not IS_WHOLE:
+        monkeypatch.setattr(command, "RULES", {case: command.RULES[case] for case in ("again", "watched")})
+    kept, rows = command.rules(Path(sys.executable), "rxworker")
+    assert {rule: found for rule, found in rows.items() if found[0] != "kept"} == {}
+    assert kept == len(rows) == (13 if IS_WHOLE else 5)
+
+
 def test_the_table_has_a_row_for_each_test_and_its_date_and_versions() -> None:
     titles = [row.title for row in command.ROWS]
     assert [title for title in CELLS if title in titles] == titles
@@ -79,5 +87,6 @@ def test_the_type_checker_leaves_out_the_programs_of_the_peers_alone() -> None:
     peers = [f"examples/compare/with_{name}.py" for name in command.PEERS if name != "rxworker"]
     peers += [f"examples/compare/guard_{name}.py" for name in ("litellm", "pydantic_ai")]
     peers += [f"examples/compare/background_{name}.py" for name in ("ag2", "pydantic_ai", "strands")]
+    peers += [f"examples/compare/rules_{name}.py" for name in command.RULED if name != "rxworker"]
     assert [*sorted(peers), "tests/tap/with_*.py"] == project["tool"]["pyright"]["ignore"]
     assert all((ROOT / peer).is_file() for peer in peers)
