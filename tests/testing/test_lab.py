@@ -144,6 +144,21 @@ def once_more(context: TurnEndContext) -> ContinueWithMessages | None:
     return None if context.turn > 3 else ContinueWithMessages.user("Are you sure?")
 
 
+@before_tool_call
+async def wait_for_go(context: ToolCallContext) -> None:
+    await context.until(signal="go")
+
+
+@on_turn_end
+async def wait_for_ever(context: TurnEndContext) -> None:
+    await context.until(4e9)
+
+
+@on_turn_end
+def check_first(context: TurnEndContext) -> Pause:
+    return Pause("May it end?")
+
+
 @on_turn_end
 async def wait(context: TurnEndContext) -> None:
     await asyncio.sleep(300)
@@ -199,6 +214,9 @@ CASES: dict[str, Case] = {
     "a pause": ({}, {"hooks": [ask_first]}, "answers Pause at before_tool_call of look(n=1): May it?"),
     "the same pause": ({"hooks": [ask_first]}, {"hooks": [ask_first]}, "same"),
     "a pause no more": ({"hooks": [ask_first]}, {}, "answers Pause"),
+    "a hook that waits for a signal": ({"hooks": [wait_for_go]}, {"hooks": [wait_for_go]}, "not rerun equal up to"),
+    "a hook that waits for a moment": ({"hooks": [wait_for_ever]}, {"hooks": [wait_for_ever]}, "not rerun equal up to"),
+    "a pause at the end": ({"hooks": [check_first]}, {"hooks": [check_first]}, "same"),
     "a result masked": ({}, {"hooks": [mask]}, "it was look: saw 1; it is now look: *** 1"),
     "the same mask": ({"hooks": [mask]}, {"hooks": [mask]}, "same"),
     "a mask no more": ({"hooks": [mask]}, {}, "not rerun equal up to record"),
@@ -281,7 +299,7 @@ async def test_pure_tools_and_structured_output() -> None:
         return f"saw {n}"
 
     async with MemoryLog() as log:
-        model = ScriptedModel([TWICE[0], "No JSON", '{"word": "cat"}'])
+        model = ScriptedModel([TWICE[0], "No JSON", '{"word": 1}', '{"word": "cat"}'])
         await Worker(model, tools=[peek], log=log).run("Hi", output=Answer)
         [stored] = await LabRun.read(log)
     assert (await rerun(stored, Worker(MODEL, tools=[peek]))).same
@@ -525,6 +543,15 @@ async def test_a_random_run_is_the_same_with_the_same_worker(seed: int) -> None:
     stored = await store(*replies, *["Yes."] * 9, **options)
     outcome = await again(stored, **options)
     assert outcome.same, outcome
+    if calls := [each.call for each in stored.steps.calls if each.call.name != "fly"]:  # no hook runs for that
+        made = rng.choice(calls)
+
+        @before_tool_call
+        def deny_one(context: ToolCallContext) -> Skip | None:
+            return Skip("Not this.") if (context.tool_name, context.tool_args) == (made.name, made.input) else None
+
+        outcome = await again(stored, **{**options, "hooks": [*hooks, deny_one]})
+        assert "it is now the hook deny_one answers Skip" in str(outcome)
 
 
 def test_runs_are_parameters_of_a_test(tmp_path: Path) -> None:

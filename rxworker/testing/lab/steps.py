@@ -117,6 +117,7 @@ class StepReader:
         self._cut = 0  # the record that cut off the response
         self._by_place: dict[int, StoredCall] = {}
         self._later: list[Step] = []  # after the calls of the turn
+        self._pause: Step | None = None  # the last verdict with which a hook paused the run
         self._limit = ""
         self._unfolded: list[Record] = []
 
@@ -213,8 +214,11 @@ class StepReader:
         of = next((each.call for each in self._by_place.values() if each.call.id == event.call_id), None)
         about = "" if of is None else f" of {describe_call(of)}"
         shown = f"the hook {event.hook} answers {event.verdict} at {event.point}{about}: {event.reason}"
-        key = event.point, event.verdict, event.reason, "" if of is None else of.name
-        self._put(Step(seq, "verdict", key, lambda: shown.rstrip(": ")), is_later=event.point != "before_tool_call")
+        why = "" if event.hook == OUTPUT else event.reason
+        key = event.point, event.verdict, why, "" if of is None else of.name
+        step = Step(seq, "verdict", key, lambda: shown.rstrip(": "))
+        self._pause = step if event.verdict == "Pause" else self._pause
+        self._put(step, is_later=event.point != "before_tool_call")
 
     def _add(self, seq: int, event: events.MessageAdd) -> None:
         messages = event.messages
@@ -227,7 +231,8 @@ class StepReader:
             return
         if event.source == SOURCE:
             self.sent[seq] = messages
-        self._put(Step(seq, "messages", message_keys(messages), lambda: _listed(f"{event.source} adds", messages)))
+        key = None if event.source == OUTPUT else message_keys(messages)
+        self._put(Step(seq, "messages", key, lambda: _listed(f"{event.source} adds", messages)))
 
     def _replace(self, seq: int, event: events.ConversationReplace) -> None:
         messages, what = event.conversation.messages, f"{event.source} rewrites the conversation to"
@@ -258,7 +263,9 @@ class StepReader:
         pause = event.pause
         calls = [each.call for each in pause.calls]
         self._flush(is_open=True, waiting={each.place for each in pause.calls})
-        if (why := APART.get(pause.hook)) is not None:
+        if (why := APART.get(pause.hook)) is not None and self._stops:
+            at = [at for at, step in enumerate(self.steps) if step is self._pause]
+            del self.steps[at[0] if at else len(self.steps) :]  # the verdict of a hook that waits
             self._halt(seq, f"it paused there: {why}")
         shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
         key = "paused", [(each.name, text_of(each.input)) for each in calls]
@@ -308,6 +315,8 @@ class StepReader:
             self.calls.append(each)
 
 
+OUTPUT = "output"
+"""The source of what requests the type of an answer; its words come from the type, of which the log has the schema."""
 AFTER_HOOKS = "the log has this result only as the after_tool_call hooks left it"
 
 _TAKEN: Mapping[type[Event], Callable[[StepReader, int, Any], None]] = {
