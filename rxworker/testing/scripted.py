@@ -28,6 +28,7 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
     RunAbort,
+    RunRequeue,
     RunStart,
     Status,
 )
@@ -137,6 +138,9 @@ def responses_of(records: Iterable[Record]) -> list[StoredResponse]:
                 start = None
             case RunAbort(cause="error", reason=reason):
                 error = ProviderError(reason)
+            case RunRequeue():
+                if _error_of(events, error) is not None:
+                    start = None  # another one follows
             case _:
                 events += [one.event for one in expand(record) if isinstance(one.event, ResponseEvent)]
     keep()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from reactivex import operators as ops
 
 from rxworker import (
     Limits,
@@ -26,14 +27,17 @@ from rxworker import (
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     Annotation,
+    AttemptRetract,
     AttemptStart,
     BlockStart,
+    ConversationCompact,
     Event,
     MessageAdd,
     Question,
     Record,
     RunStart,
     RunStop,
+    TextDelta,
     ToolStart,
     ToolStop,
     ToolUseMetadata,
@@ -51,7 +55,7 @@ from rxworker.hooks import (
 from rxworker.log import EventLog, MemoryLog, open_log
 from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolResult
 from rxworker.tap import RunBuilder
-from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
+from rxworker.testing import Call, Reply, ScriptedModel, call, fail, say, think
 from rxworker.testing.lab import LabRun, Outcome, rerun, stored_runs
 from rxworker.testing.reply import reply_events
 from rxworker.tools import ClientTool, ToolContext
@@ -261,9 +265,26 @@ async def test_attempts_that_were_retracted_are_left_out() -> None:
     assert (await again(stored, system="Be brief.")).difference is not None
 
 
-async def test_a_run_that_failed_fails_again() -> None:
-    stored = await store(TWICE[0], say("half") + fail("Bad luck", "server", retryable=False))
+@pytest.mark.parametrize("retryable", [False, True])
+async def test_a_run_that_failed_fails_again(retryable: bool) -> None:
+    retry = Retry(retries=1, first=0.0)
+    failing = say("half") + fail("Bad luck", "server", retryable=retryable)
+    stored = await store(TWICE[0], failing, failing, response_retry=retry)
+    assert (await again(stored, response_retry=retry)).same
+
+
+async def test_a_run_that_was_put_back_is_one_run() -> None:
+    async with MemoryLog() as log:
+        failing = Worker(ScriptedModel([TWICE[0], fail("Bad luck", "server", retryable=False)]), tools=[look], log=log)
+        with suppress(RxWorkerError):
+            await failing.run("Hi")
+        run_id = (await LabRun.read(log))[0].run_id
+        await log.requeue(run_id)
+        await Worker(ScriptedModel(TWICE[1:]), tools=[look], log=log).recover(run_id)
+        [stored] = await LabRun.read(log)
+    seen.clear()
     assert (await again(stored)).same
+    assert "the hook deny" in str(await again(stored, hooks=[deny]))
 
 
 async def test_a_result_that_is_an_error_comes_again() -> None:
@@ -278,6 +299,65 @@ async def test_a_result_that_is_an_error_comes_again() -> None:
     assert result.is_error
     assert (await again(stored)).same
 
+    @tool(name="look")
+    async def pretend(n: int) -> str:
+        """Look."""
+        return result.text
+
+    outcome = await rerun(stored, Worker(MODEL, tools=[pretend]), tools=["look"])
+    assert str(outcome).count("look: failed: ") == 1
+
+
+async def test_a_long_result_is_not_cut_twice() -> None:
+    @tool(name="look", max_output=50)
+    async def stare(n: int) -> str:
+        """Look."""
+        return "saw it " * 50
+
+    stored = await store(*TWICE, tools=[stare])
+    assert (await again(stored, tools=[stare])).same
+
+
+async def test_an_early_call_that_a_pause_discards_is_no_step() -> None:
+    @tool(name="look", effect="pure")
+    async def peek(n: int) -> str:
+        """Look."""
+        await asyncio.sleep(9)
+        return f"saw {n}"
+
+    @tool(requires_approval=True)
+    async def buy() -> str:
+        """Buy."""
+        return "bought"
+
+    async with MemoryLog() as log:
+        model = ScriptedModel([call("look", n=1) + say("And so on.") + call("buy")], delay=0.001)
+        await Worker(model, tools=[peek, buy], log=log).run("Hi")
+        [stored] = await LabRun.read(log)
+    assert any(isinstance(each.event, ToolStop) for each in stored.records)
+    assert (await again(stored, tools=[peek, buy])).same
+
+
+async def test_a_summary_of_the_model_comes_again() -> None:
+    replies = ["One. " * 20, call("look", n=1), "What was: one.", "Two."]
+    async with MemoryLog() as log:
+        compact = Compact(at=60, by="model", keep=1)
+        worker = Worker(ScriptedModel(replies), tools=[look], compact=compact, log=log)
+        await worker.run("Count. " * 20)
+        await worker.run("Go on.")
+        stored = (await LabRun.read(log))[-1]
+    seen.clear()
+    assert any(isinstance(each.event, ConversationCompact) and each.event.replaced for each in stored.records)
+    assert (await again(stored, compact=compact)).same
+    assert (await again(stored)).status == "differs"
+
+
+async def test_what_was_put_into_no_other_log() -> None:
+    stored = await store(*TWICE)
+    async with MemoryLog() as log:
+        assert (await again(stored, log=log)).same
+        assert await LabRun.read(log) == []
+
 
 async def test_equal_calls_of_one_response_have_their_own_results() -> None:
     count = iter(range(9))
@@ -290,6 +370,21 @@ async def test_equal_calls_of_one_response_have_their_own_results() -> None:
     stored = await store(call("look", n=1) + call("look", n=1), call("look", n=1), "Done.", tools=[counted])
     assert [c.result and c.result.text for c in stored.steps.calls] == ["saw 0", "saw 1", "saw 2"]
     assert (await again(stored)).same
+
+    def real(number: int) -> Worker:
+        calls = [Reply(tool_calls=(Call("look", {"n": 1}, id=f"id-{at}"),)) for at in range(number)]
+        return Worker(ScriptedModel([*calls, "Done."]), tools=[look], hooks=[note])
+
+    results: list[str] = []
+
+    @after_tool_call
+    def note(context: ToolResultContext) -> None:
+        results.append(context.result.text)
+
+    assert (await rerun(stored, real(3), model="real")).same
+    assert results == ["saw 0", "saw 1", "saw 2"]
+    outcome = await rerun(stored, real(4), model="real")
+    assert "it was the run finishes; it is now look(n=1)" in str(outcome)
 
 
 async def test_pure_tools_and_structured_output() -> None:
@@ -310,31 +405,36 @@ async def test_pure_tools_and_structured_output() -> None:
 async def test_a_run_inside_is_answered_from_the_log_and_its_tokens_count() -> None:
     def worker(log: EventLog | None, outer: Sequence[Reply | str], inner: Sequence[Reply | str]) -> Worker:
         scout = worker_tool(Worker(ScriptedModel(inner)), name="scout", description="Send a scout.")
-        return Worker(ScriptedModel(outer), tools=[scout], log=log)
+        return Worker(ScriptedModel(outer, model="priced"), tools=[scout], limits=limits, log=log)
 
+    limits = Limits(prices=Prices(1.0, 2.0))
     async with MemoryLog() as log:
         await worker(log, [call("scout", task="Go."), "All is well."], ["Nothing there."]).run("Hi")
         [stored] = await LabRun.read(log)
     outcome = await rerun(stored, worker(None, [], []))
     assert outcome.same, outcome
     assert outcome.before == outcome.after
+    assert outcome.before.cost is None
     outcome = await rerun(stored, worker(None, [], ["Enemies!"]), tools=["scout"])
     assert "it was scout: Nothing there.; it is now scout: Enemies!" in str(outcome)
 
 
-async def test_what_was_sent_into_a_run_is_sent_again() -> None:
+@pytest.mark.parametrize("when", ["turn", "end", "at once"])
+async def test_what_was_sent_into_a_run_is_sent_again(when: Any) -> None:
     async with MemoryLog() as log:
-        worker = Worker(ScriptedModel(TWICE), log=log)
+        worker = Worker(ScriptedModel([*TWICE, "Yes."]), log=log)
 
         @tool(name="look")
         async def interrupted(n: int) -> str:
             """Look."""
-            if n == 1:
-                run.send("Hurry!")
+            if n == 1 and when != "at once":
+                run.send("Hurry!", when)
             return f"saw {n}"
 
         worker.tools.add(interrupted)
         run = worker.run("Hi")
+        if when == "at once":
+            run.send("Hurry!")
         await run
         [stored] = await LabRun.read(log)
     assert [each.text for messages in stored.steps.sent.values() for each in messages] == ["Hurry!"]
@@ -342,10 +442,11 @@ async def test_what_was_sent_into_a_run_is_sent_again() -> None:
     assert "the hook deny" in str(await again(stored, hooks=[deny]))
 
 
-@pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "question"])
+@pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "question", "message"])
 async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
     async with MemoryLog() as log:
-        worker = Worker(ScriptedModel(TWICE), log=log)
+        replies = [TWICE[0], call("look", n=2) + call("look", n=1), "Done.", "Done."]
+        worker = Worker(ScriptedModel(replies, delay=0.001 if end == "message" else 0.0), log=log)
 
         @tool(name="look", background=end == "background")
         async def hard(n: int, context: ToolContext) -> str:
@@ -359,6 +460,9 @@ async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
 
         worker.tools.add(ClientTool(look.meta) if end == "client" else hard)
         run = worker.run("Hi")
+        if end == "message":
+            await run.events.pipe(ops.first(lambda event: isinstance(event, TextDelta)))
+            run.send("Stop!", "now")
         with suppress(RxWorkerError):
             await run
         [stored] = await LabRun.read(log)
@@ -366,7 +470,7 @@ async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
         middle = next(at for at, record in enumerate(stored.records) if isinstance(record.event, ToolStop)) + 4
         stored = LabRun(stored.run_id, stored.records[:middle])
     seen.clear()
-    tools = [] if end == "client" else [hard]
+    tools = [ClientTool(look.meta)] if end == "client" else [hard]
     outcome = await again(stored, tools=tools)
     assert outcome.status == "not rerun", outcome
     assert outcome.reason.startswith("equal up to record ")
@@ -427,6 +531,11 @@ async def test_a_run_of_another_library_can_be_the_golden_one() -> None:
         assert "it is now look: *** 1" in str(await again(stored, hooks=[mask]))
     stored = foreign(*begin, *first, AttemptStart("acme", "large"), *last, RunStop())
     assert "the log has no result of look(n=1)" in (await again(stored)).reason
+    attempt = AttemptStart("acme", "large")
+    stored = foreign(*begin, *last, AttemptRetract("refused"), attempt, *first, result, attempt, *last, RunStop())
+    assert (await again(stored)).same
+    stored = foreign(*begin[:1], ConversationCompact(by="model"), attempt, *last, RunStop())
+    assert (await again(stored)).reason == "equal up to record 2: a summary of its conversation failed"
 
 
 async def test_the_real_model_is_compared_by_calls_and_answers() -> None:
@@ -444,6 +553,8 @@ async def test_the_real_model_is_compared_by_calls_and_answers() -> None:
     assert seen == []
     assert "look(n=3)" in str(await real(call("look", n=3), "?", tools="real"))
     assert seen == [3]
+    denied = await rerun(stored, Worker(ScriptedModel(TWICE), tools=[look], hooks=[deny]), model="real")
+    assert "it was look(n=2); it is now look(n=2) is not run" in str(denied)
 
 
 async def test_a_budget_ends_the_real_requests() -> None:
@@ -467,6 +578,11 @@ async def test_costs_that_are_not_known_are_not_nought() -> None:
     outcome = await again(known)
     assert outcome.before.cost == pytest.approx(2e-5)
     assert outcome.before == outcome.after
+
+    class Priced(ScriptedModel):
+        prices = Prices(1.0, 2.0)
+
+    assert (await rerun(unknown, Worker(Priced([]), tools=[look], limits=Limits(max_cost=1.0)))).same
 
 
 async def test_stages_that_the_log_cannot_answer_are_refused() -> None:
@@ -492,7 +608,7 @@ async def test_tools_that_hooks_call_or_add_are_not_run() -> None:
             context.toolbox.add(pay)
 
     stored = await store(*TWICE)
-    assert (await again(stored, hooks=[look_first])).reason.startswith("a hook calls look")
+    assert str(await again(stored, hooks=[look_first])).count("not rerun a hook calls look") == 1
     assert "it is now the tools look, pay" in str(await again(stored, hooks=[add_tool]))
 
 

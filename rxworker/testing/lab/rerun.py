@@ -180,7 +180,7 @@ class _StoredTool:
     def __init__(self, tool: Tool, of: _Rerun) -> None:
         self.meta = tool.meta
         usual = policy_of(tool)
-        self.policy: ToolPolicy = replace(usual, timeout=None, retries=0, max_output=None, background=False)
+        self.policy: ToolPolicy = replace(usual, timeout=None, max_output=None, background=False)
         self._tool, self._of = tool, of
 
     def __getattr__(self, name: str) -> object:
@@ -364,7 +364,7 @@ class _Rerun:
             self._compared += 1
         if not is_over or self._found is not None:
             return
-        if self._compared < end or (self._stop is None and len(now) > end):
+        if self._compared < end:
             self._found = self._difference(*([*one[self._compared :], None][0] for one in (then, now)))
         elif self._stop is not None:
             self._reason = f"equal up to record {self._stop[1]}: {self._stop[2]}"

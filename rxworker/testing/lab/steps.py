@@ -113,7 +113,7 @@ class StepReader:
         self._changed, self._stops = changed, stops
         self._tools: object = None
         self._begun = 0  # how many steps came before the response
-        self._has_answer = self._is_settled = False
+        self._has_answer = False
         self._cut = 0  # the record that cut off the response
         self._by_place: dict[int, StoredCall] = {}
         self._later: list[Step] = []  # after the calls of the turn
@@ -197,13 +197,13 @@ class StepReader:
         if result is not None and result.is_error and result.text == DISCARDED_EARLY:
             self._by_place.pop(event.place, None)
             return
-        self._ended(seq, event.place, ToolCall(event.call_id, event.tool, {}), result, is_held=result is None)
+        self._ended(seq, event.place, ToolCall(event.call_id, event.tool, {}), result)
 
     def _tool_output(self, seq: int, event: events.ToolOutput) -> None:
         result = event.result
         self._ended(seq, event.place, ToolCall(result.tool_use_id, result.name, {}), result, is_held=True)
 
-    def _ended(self, seq: int, place: int, call: ToolCall, result: ToolResult | None, *, is_held: bool) -> None:
+    def _ended(self, seq: int, place: int, call: ToolCall, result: ToolResult | None, *, is_held: bool = False) -> None:
         each = self._by_place.setdefault(place, StoredCall(seq, call))
         each.result, each.result_seq, each.is_held = result, seq, is_held
 
@@ -223,7 +223,6 @@ class StepReader:
     def _add(self, seq: int, event: events.MessageAdd) -> None:
         messages = event.messages
         if event.source == "tools":
-            self._is_settled = True
             for result in (each for message in messages for each in message.tool_results):
                 for each in self._by_place.values():  # of a library that has no events of tools
                     if each.call.id == result.tool_use_id and each.result is None:
@@ -261,12 +260,12 @@ class StepReader:
 
     def _paused(self, seq: int, event: events.RunPause) -> None:
         pause = event.pause
-        calls = [each.call for each in pause.calls]
-        self._flush(is_open=True, waiting={each.place for each in pause.calls})
         if (why := APART.get(pause.hook)) is not None and self._stops:
             at = [at for at, step in enumerate(self.steps) if step is self._pause]
             del self.steps[at[0] if at else len(self.steps) :]  # the verdict of a hook that waits
             self._halt(seq, f"it paused there: {why}")
+        self._flush(is_open=True)
+        calls = [each.call for each in pause.calls]
         shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
         key = "paused", [(each.name, text_of(each.input)) for each in calls]
         self._put(Step(seq, "end", key, lambda: f"the run pauses at {shown} for {pause.hook}: {pause.reason}"))
@@ -277,28 +276,27 @@ class StepReader:
         self._limit = ""
 
     def _stop_in_turn(self, seq: int, reason: str) -> None:
-        """Stop before the calls of this turn, unless the model has all their results."""
+        """Stop at the first call of this turn that has no result."""
         if self._stops:
-            self._flush(is_whole=self._is_settled)
+            self._flush(reason=reason)
             self._halt(seq, reason)
 
-    def _flush(self, *, is_whole: bool = True, is_open: bool = False, waiting: Collection[int] = ()) -> None:
+    def _flush(self, *, is_open: bool = False, reason: str = "") -> None:
         """Put the calls of the turn into place, and what came after them.
 
         Args:
-            is_whole: Whether the calls are steps.
             is_open: Whether calls may have no result, since the run ends there.
-            waiting: The places of calls that wait.
+            reason: Why a call has no result.
         """
         calls, later = self._by_place, self._later
-        self._by_place, self._later, self._has_answer, self._is_settled = {}, [], False, False
-        for place, each in sorted(calls.items()) if is_whole else ():
-            if place not in waiting and (each.result is not None or each.has_run or not is_open):
-                self._put_call(each, is_open=is_open)
+        self._by_place, self._later, self._has_answer = {}, [], False
+        for _, each in sorted(calls.items()):
+            if each.result is not None or each.has_run or not is_open:
+                self._put_call(each, is_open=is_open, reason=reason)
         if self.stop is None:
             self.steps += later
 
-    def _put_call(self, each: StoredCall, *, is_open: bool) -> None:
+    def _put_call(self, each: StoredCall, *, is_open: bool, reason: str) -> None:
         call, result = each.call, each.result
         has_run = each.has_run or "verdict" in self._left_out
         key = call.name, text_of(call.input), has_run
@@ -306,7 +304,7 @@ class StepReader:
         self._put(Step(each.seq, "call", key, lambda: describe_call(call, MAX_WORDS) + end))
         if result is None:
             if not is_open:
-                self._halt(each.seq, f"the log has no result of {describe_call(call)}")
+                self._halt(each.seq, reason or f"the log has no result of {describe_call(call)}")
             return
         why = AFTER_HOOKS if each.is_held else ""
         found = result.content, result.is_error
