@@ -534,6 +534,11 @@ async def test_a_run_of_another_library_can_be_the_golden_one() -> None:
     attempt = AttemptStart("acme", "large")
     stored = foreign(*begin, *last, AttemptRetract("refused"), attempt, *first, result, attempt, *last, RunStop())
     assert (await again(stored)).same
+    sent = MessageAdd((Message.user("And?"),), "send")
+    stored = foreign(begin[0], sent, attempt, *last, RunStop())
+    assert (await again(stored)).reason == "messages were sent to it before its first request"
+    stored = foreign(*begin, *last, sent, attempt, *last, RunStop())
+    assert (await again(stored)).same
     stored = foreign(*begin[:1], ConversationCompact(by="model"), attempt, *last, RunStop())
     assert (await again(stored)).reason == "equal up to record 2: a summary of its conversation failed"
 

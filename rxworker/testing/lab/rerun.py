@@ -41,7 +41,6 @@ from rxworker.testing.scripted import Script, ScriptedModel, StoredResponse
 from rxworker.tools import Tool, Toolbox, ToolContext, ToolPolicy
 from rxworker.tools.base import ClientTool, policy_of
 from rxworker.tools.toolbox import ToolLike, adapted
-from rxworker.transport import Retry
 from rxworker.turn.limits import Budget
 from rxworker.turn.result import Output, answer_of
 from rxworker.ui.clean import one_line
@@ -255,7 +254,7 @@ class _Rerun:
         recorded = self._stored.steps.state.prices
         if model.model in recorded:
             model.prices = recorded[model.model]
-        worker.model, worker.response_retry = model, Retry(retries=0)
+        worker.model = model
         if worker.prices is None:  # a limit on the cost, which nothing can reach, would end the run
             worker.limits = replace(worker.limits, max_cost=None)
 
@@ -266,6 +265,8 @@ class _Rerun:
             return self._stop[2] if self._stop is not None and stored.records else "the log does not have its input"
         if not stored.responses:
             return "the log has no response of its model"
+        if any(seq < stored.responses[0].seq for seq in stored.steps.sent):
+            return "messages were sent to it before its first request"
         if self._is_real and self._stop is not None:
             return f"there is no outcome to compare with: {self._stop[2]}"
         return await self._used_up()
@@ -290,7 +291,6 @@ class _Rerun:
         except InputRefusedError as error:
             return self.outcome(self._difference(self._stored.steps.steps[0], f"an input refused: {error.message}"))
         run.entries(name="lab").subscribe(self._reader.feed, lambda _: None)
-        self._send(0)
         with suppress(Exception):  # the records have its end
             await run
         self._reader.finish()
@@ -331,8 +331,7 @@ class _Rerun:
         """The stored result of a call."""
         known = [each for each in self._calls if each.call.name == meta.name]
         known = [each for each in known if text_of(arguments_object(each.call.input, meta)) == arguments]
-        same = [each for each in known if each.call.id == context.call_id]
-        found = next(iter(same or known), None)
+        found = next((each for each in known if each.call.id == context.call_id), known[0] if known else None)
         if context.call_id.startswith("hook_"):
             self._reason = f"a hook calls {meta.name}, and the log does not have the calls of hooks"
             found = None
@@ -340,8 +339,7 @@ class _Rerun:
             self._run.cancel(reason="the log does not know a call")
         if found is None or found.result is None:
             raise ExecutionFailedError("the log does not know this call", tool=meta.name)
-        if len(same) != 1:  # a call that is known by its id may be made again, if it was discarded
-            self._calls.remove(found)
+        self._calls.remove(found)
         for record in (one for each in found.inside for one in expand(each)):
             context.relay(replace(record, path=record.path[1:]))
         return found.result
