@@ -55,9 +55,6 @@ MAX_SIDE = 200
 """The maximum number of characters of one side of a difference."""
 REAL = ("call", "end")
 """The kinds of steps that are compared when the real model answers."""
-_STAGE = (
-    "the candidate has a stage {} of its own, which the log cannot answer: give {}='real', if it may really do its work"
-)
 LEAD = 40
 """How many characters of what both sides have are shown before that in which they differ."""
 
@@ -221,12 +218,11 @@ class _Rerun:
         names = () if isinstance(tools, str) else tools
         if missing := [name for name in names if name not in candidate.tools]:
             raise ConfigurationError(f"tools={missing}: the candidate has these: {candidate.tools}")
-        for stage, is_usual in (
-            ("call_tools", candidate.starts_early or tools == "real"),
-            ("respond", candidate.takes_up or is_real),
-        ):
-            if not is_usual:
-                raise ConfigurationError(_STAGE.format(stage, "tools" if stage == "call_tools" else "model"))
+        own = "the candidate has a stage {} of its own, which the log cannot answer: give "
+        if not candidate.starts_early and tools != "real":
+            raise ConfigurationError(f"{own.format('call_tools')}tools='real' if they may run", page="run-again")
+        if not candidate.takes_up and not is_real:
+            raise ConfigurationError(f"{own.format('respond')}model='real' if it may answer", page="run-again")
         self._stored, self._is_real = stored, is_real
         worker = self._worker = copy.copy(candidate)
         worker._own = worker.log = worker.tracing = worker.scheduler = None

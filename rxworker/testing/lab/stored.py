@@ -175,7 +175,8 @@ def stored_runs(address: str, where: str | Sequence[str] = ()) -> pytest.MarkDec
 
     found = asyncio.run(_read(address, where))
     if not found:
-        raise ConfigurationError(f"the log has no run {where or 'at all'}: annotate one, or give another where=")
+        text = f"the log has no run {where or 'at all'}: annotate one, or give another where="
+        raise ConfigurationError(text, page="run-again")
     return pytest.mark.parametrize("stored", found, ids=[each.run_id for each in found])
 
 
