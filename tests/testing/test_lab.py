@@ -318,7 +318,7 @@ async def test_a_long_result_is_not_cut_twice() -> None:
     assert (await again(stored, tools=[stare])).same
 
 
-async def test_an_early_call_that_a_pause_discards_is_no_step() -> None:
+async def test_an_early_call_that_a_pause_discards_is_left_out() -> None:
     @tool(name="look", effect="pure")
     async def peek(n: int) -> str:
         """Look."""
@@ -352,7 +352,7 @@ async def test_a_summary_of_the_model_comes_again() -> None:
     assert (await again(stored)).status == "differs"
 
 
-async def test_what_was_put_into_no_other_log() -> None:
+async def test_the_log_of_a_candidate_stays_as_it_is() -> None:
     stored = await store(*TWICE)
     async with MemoryLog() as log:
         assert (await again(stored, log=log)).same
