@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import web
 from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 import rxworker
 from rxworker.boards import Dashboard
 from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
-from rxworker.events.custom import LongText, ShortText
+from rxworker.events.custom import ShortText
 from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
 from rxworker.log.values import When, is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
@@ -34,7 +34,7 @@ from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.boards.links import DELIVER
 from rxworker.ui.web.guard import BOARD_PAGE
-from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
+from rxworker.ui.web.http.request import SUBPROTOCOL, Route, Shown, WebRequest, delete, get, live, post
 from rxworker.ui.web.http.responses import (
     BOARDS,
     FLEET,
@@ -249,19 +249,15 @@ class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class AnnotateBody(Struct, frozen=True, forbid_unknown_fields=True):
+class AnnotateBody(Annotation, frozen=True, tag=False, forbid_unknown_fields=True):
     """The body of a request that annotates a run; the fields are those of an `Annotation`."""
 
-    name: Annotated[ShortText, Meta(min_length=1)]
-    value: Json
-    comment: LongText = ""
     by: ShortText = ""
-    seq: int = 0
 
     @property
     def annotation(self) -> Annotation:
         """What is recorded."""
-        return Annotation(self.name, self.value, self.comment, self.by, self.seq)
+        return Annotation(**asdict(self))
 
 
 def _verb(
@@ -726,13 +722,9 @@ async def get_links(state: ServerState, request: WebRequest) -> web.Response:
     return json_response({"links": [link.info for link in links]})
 
 
-class LinkBody(Struct, frozen=True, forbid_unknown_fields=True):
+class LinkBody(Shown, frozen=True, forbid_unknown_fields=True):
     """The body of a request that makes a link; see `ServerState.share`."""
 
-    run: str = ""
-    board: str = ""
-    conversation: str = ""
-    call: str = ""
     until: float | None = None
 
 
@@ -740,14 +732,7 @@ async def post_link(state: ServerState, request: WebRequest) -> web.Response:
     """Make a link. The answer has its token, which is not stored."""
     body = await read_json(request, LinkBody)
     try:
-        new = await state.share(
-            body.run,
-            board=body.board,
-            conversation=body.conversation,
-            call=body.call,
-            until=body.until,
-            owner=request.owner,
-        )
+        new = await state.share(**asdict(body), owner=request.owner)
     except ConfigurationError as error:
         raise ApiError(400, "bad_link", str(error)) from None
     return json_response({"link": new.link.info, "token": new.token, "path": new.path}, 201)

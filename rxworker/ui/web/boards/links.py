@@ -25,6 +25,7 @@ from math import isfinite
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
@@ -158,17 +159,8 @@ class Links:
         if until is not None and not (isfinite(until) and until > now):
             raise ConfigurationError(f"until={until!r}: give a time in the future, in seconds since the epoch")
         secret = secrets.token_urlsafe(32)
-        link = Link(
-            run=shown.run,
-            board=shown.board,
-            conversation=shown.conversation,
-            call=shown.call,
-            id=secrets.token_hex(8),
-            created=now,
-            until=until,
-            owner=owner,
-            digest=_digest(secret),
-        )
+        given = asdict(shown)
+        link = Link(**given, id=secrets.token_hex(8), created=now, until=until, owner=owner, digest=_digest(secret))
 
         def add(stored: StoredLinks) -> StoredLinks:
             kept = {one.id: one for one in stored.links.values() if not one.is_over(now)}
