@@ -179,7 +179,7 @@ class Run(Generic[T_co]):
         for event in first:
             journal.emit(event)
         if (context.worker.operators or context.parents) and (gates := gates_of(context)):
-            journal.gate = EventGate(gates, journal.emit)
+            journal.gate = EventGate(context, gates)
         return context, scope
 
     def _cancel(self, reason: str, number: int, after_turn: bool) -> None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.events import AttemptStart, Record, ResponseEvent, RunStop, Status, Usage
+from rxworker.events import AttemptStart, Record, ResponseEvent, ResponseStatus, RunStop, Status, Usage
 from rxworker.messages.usage import NOTHING, less
 from rxworker.providers.models import model_info
 from rxworker.transport.base import ACCOUNT, Model, service_of
@@ -34,18 +34,23 @@ class RunAccount(Struct, eq=False):
     Attributes:
         context: The run.
         of: What begins there: a request or a run of a hook; of a stage, whose events may become the response of the
-            turn; the work of a tool, which is its own, so that nothing is counted; or the run of a call, whose tool
-            relays its records.
+            turn; the work of a tool, which is its own, so that nothing is counted; a check of a gate, which adds what
+            it took itself, since no record may have what it reads; or the run of a call, whose tool relays its records.
     """
 
     context: RunContext
-    of: Literal["hook", "stage", "tool", "call"] = "hook"
+    of: Literal["hook", "stage", "tool", "check", "call"] = "hook"
 
     @property
     def is_open(self) -> bool:
         """Whether what begins now is inside the run. What an observer of its records begins is not."""
         hub = self.context.journal.hub
-        return not (self.of == "tool" or hub.ended or hub.is_pushing)
+        return not (self.of in ("tool", "check") or hub.ended or hub.is_pushing)
+
+    def add(self, model: Model, usage: Usage) -> None:
+        """Count requests that have ended, and whose events are not recorded."""
+        if self.context.journal.state.status == "running":
+            _record(self.context, OwnRequest(model, status=ResponseStatus.COMPLETED), usage)
 
     def count(self, model: Model, answer: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
         """Count a request."""

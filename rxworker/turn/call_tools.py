@@ -320,7 +320,7 @@ def _pipe(
         run = run_begun(scope.early) if scope.early else run_tools(box, context.worker.parallel, shared)
     calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run)
     if (context.worker.operators or context.parents) and (gates := gates_of(context)):
-        written, revised = gate_calls(gates)
+        written, revised = gate_calls(gates, context)
         calls = calls.pipe(written, revise(hooks, box, shared), revised)
     else:
         calls = calls.pipe(revise(hooks, box, shared))

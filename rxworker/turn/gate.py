@@ -29,6 +29,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.transport.base import ACCOUNT, PRESSURE
+from rxworker.turn.account import RunAccount
 from rxworker.turn.context import ResponseOperator, RunContext
 
 logger = logging.getLogger("rxworker.worker")
@@ -51,11 +52,11 @@ def gates_of(context: RunContext) -> list[Gate]:
     return [gate for each in operators_of(context) if (gate := gate_of(each)) is not None]
 
 
-def check_context() -> Context:
-    """The context of checks: what they request waits for nothing, and is not a part of the run."""
+def check_context(run: RunContext | None) -> Context:
+    """The context of checks: what they request waits for nothing, and no record of the run has its text."""
     context = copy_context()
     context.run(PRESSURE.set, None)
-    context.run(ACCOUNT.set, None)
+    context.run(ACCOUNT.set, None if run is None else RunAccount(run, "check"))
     return context
 
 
@@ -63,13 +64,13 @@ _Take: TypeAlias = Callable[[Event], None]
 CallOperator: TypeAlias = Operator[CallItem, CallItem]
 
 
-def gate_calls(gates: Sequence[Gate]) -> tuple[CallOperator, CallOperator]:
-    """The operators for what tools write: before the hooks of the results, and after them."""
+def gate_calls(gates: Sequence[Gate], context: RunContext | None = None) -> tuple[CallOperator, CallOperator]:
+    """The operators for what tools write in a run: before the hooks of the results, and after them."""
     known: list[dict[int, ToolResult]] = [{} for _ in gates]
 
     def apply(source: Observable[CallItem]) -> Observable[CallItem]:
         for gate, passed in zip(gates, known, strict=True):
-            source = following(partial(_Gated, gate, passed))(source)
+            source = following(partial(_Gated, context, gate, passed))(source)
         return source
 
     return apply, apply
@@ -82,13 +83,14 @@ class EventGate:
     fail at once.
 
     Args:
+        context: The run.
         gates: The gates.
-        emit: Receives their verdicts.
     """
 
-    def __init__(self, gates: Sequence[Gate], emit: _Take) -> None:
+    def __init__(self, context: RunContext, gates: Sequence[Gate]) -> None:
         several = [replace(gate, replacement=gate.replacement or "") for gate in gates]
-        self._rows = [Row[Event](gate, emit, _failed, check_context()) for gate in several]
+        emit = context.journal.emit  # their verdicts
+        self._rows = [Row[Event](gate, emit, _failed, check_context(context)) for gate in several]
 
     def __call__(self, event: Event, emit: _Take) -> None:
         """Give an event to the function when it has passed."""
@@ -131,6 +133,7 @@ class _Gated(Following[CallItem, CallItem]):
     """What the calls of one turn write, through one gate.
 
     Args:
+        context: The run.
         gate: The gate.
         passed: The results that have passed it, by their places.
         emit: Emits an item.
@@ -139,12 +142,14 @@ class _Gated(Following[CallItem, CallItem]):
 
     def __init__(
         self,
+        context: RunContext | None,
         gate: Gate,
         passed: dict[int, ToolResult],
         emit: Callable[[CallItem], None],
         fail: Callable[[Exception], None],
     ) -> None:
         super().__init__(emit, fail)
+        self._context = context
         self._gate = gate
         self._passed = passed
         self._given: dict[int, ToolResult] = {}  # those that stand in the rows
@@ -201,7 +206,7 @@ class _Gated(Following[CallItem, CallItem]):
 
     def _row(self, place: int) -> Row[CallItem]:
         if place not in self._rows:
-            self._rows[place] = Row(self._gate, self._emit, self._end, check_context())
+            self._rows[place] = Row(self._gate, self._emit, self._end, check_context(self._context))
         return self._rows[place]
 
     def _end(self, error: Exception) -> None:

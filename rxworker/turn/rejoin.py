@@ -133,7 +133,7 @@ async def _revised(
             emit(item)  # pyright: ignore[reportArgumentType] - of a call with a result, only events are left
 
     several = revise(context.worker.hooks, context.worker.tools, hook_scope(context, scope))
-    written, revised = gate_calls(gates)
+    written, revised = gate_calls(gates, context)
     await Emitter(take).follow(CoroutineObservable(one, set()).pipe(written, several, revised))
     return left
 

@@ -86,7 +86,7 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
         if context.worker.operators or context.parents:
-            of_request.run(HOST.set, Host(pressure.parts, check_context()))
+            of_request.run(HOST.set, Host(pressure.parts, check_context(context)))
         of_request.run(PRESSURE.set, pressure)
         if is_own:
             of_request.run(ACCOUNT.set, None)  # its events are recorded as they are

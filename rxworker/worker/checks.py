@@ -17,6 +17,8 @@ from rxworker.providers import Provider
 from rxworker.tools import Toolbox
 from rxworker.tools.coroutines import pass_through
 from rxworker.transport import Model
+from rxworker.transport.base import ACCOUNT
+from rxworker.turn.account import RunAccount
 from rxworker.turn.permit import ALONE
 from rxworker.worker.worker import Worker
 
@@ -42,8 +44,8 @@ def model_check(
     """Make a check for ``hold_back`` of a model that answers a question about a text with a probability.
 
     The text may pass if the probability of "yes" is below the threshold. Each window is a request with a typed answer;
-    one that fails, or has no such answer, fails the stream. The requests are not a part of the run: they do not count
-    in its usage, and no limit of it ends them.
+    one that fails, or has no such answer, fails the stream. The tokens count in the usage of the run, and towards its
+    limits and budgets; neither watchers nor the log receive what the requests contain.
 
     Args:
         model: A provider or a client. A small, quick model without thinking delays text the least.
@@ -67,7 +69,12 @@ def model_check(
 
     async def check(text: str) -> bool:
         given = msgspec.json.encode({"text": text}).decode()
-        answer = (await worker.new_session().run(given, output=_Answer)).output
+        run, account = worker.new_session().run(given, output=_Answer), ACCOUNT.get()
+        try:
+            answer = (await run).output
+        finally:
+            if isinstance(account, RunAccount):
+                account.add(worker.model, run.state.usage)
         if answer is None:
             raise TruncatedError(f"the check {name} has no answer of the model")
         return answer.probability < threshold

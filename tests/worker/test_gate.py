@@ -20,10 +20,10 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Worker, after_tool_call, before_tool_call, on_turn_end, tool, worker_tool
+from rxworker import Limits, Run, Worker, after_tool_call, before_tool_call, on_turn_end, tool, worker_tool
 from rxworker.adapters.opentelemetry import OpenTelemetry
-from rxworker.errors import RxWorkerError, TextRejectedError
-from rxworker.events import CustomEvent, GateVerdict, Record, TextDelta, ToolStart
+from rxworker.errors import LimitExceededError, RxWorkerError, TextRejectedError
+from rxworker.events import AttemptStart, CustomEvent, GateVerdict, Record, TextDelta, ToolStart, Usage
 from rxworker.events.arguments import REFUSED
 from rxworker.events.deltas import Deltas
 from rxworker.hooks import Pause, ToolCallContext, ToolResultContext, TurnEndContext
@@ -260,7 +260,7 @@ def test_a_check_of_100_ms_delays_deltas_by_less_than_150(characters: int, every
 
 
 async def test_the_connection_waits_for_checks_whose_requests_do_not() -> None:
-    """More comes than may wait; the requests of checks are no part of the run, and pass no gate."""
+    """More comes than may wait; the requests of checks pass no gate, and count in the usage of the run."""
     text = "x" * 2_000_000
     judged: list[str] = []
 
@@ -278,7 +278,29 @@ async def test_the_connection_waits_for_checks_whose_requests_do_not() -> None:
             result = await Worker(client, operators=[gated]).run("Go.")
     assert result.text == text
     assert len(judged) == 40
-    assert result.usage.output_tokens == USAGE.output_tokens
+    assert result.usage.output_tokens == 41 * (USAGE.output_tokens or 0)
+
+
+async def test_what_a_check_of_a_model_takes_counts_and_no_record_has_what_it_reads() -> None:
+    @tool(background=True)
+    async def look(context: ToolContext) -> str:
+        context.progress("half")
+        return "a tree"
+
+    def begun(judge: ScriptedModel, limits: Limits) -> Run:
+        model = ScriptedModel([call("look"), "I look.", "A tree."])
+        check = hold_back(model_check(judge, "Is it bad?"))
+        return Worker(model, tools=[look], operators=[check], log=MemoryLog(), limits=limits).run("Go.")
+
+    judge = ScriptedModel(['{"probability": 0.1}'] * 60, model="judge")
+    run = begun(judge, Limits())
+    records = [record async for record in run]
+    starts = [(record.event.model, bool(record.path)) for record in records if isinstance(record.event, AttemptStart)]
+    assert starts.count(("judge", True)) == len(judge.requests) > 4
+    assert (await run).usage == sum([USAGE] * len(starts), Usage())
+    assert not any("Is it bad" in str(record.event) or "probability" in str(record.event) for record in records)
+    with pytest.raises(LimitExceededError):
+        await begun(ScriptedModel(['{"probability": 0.1}'] * 60), Limits(max_tokens=4 * USAGE.total_tokens))
 
 
 def test_more_than_may_wait_fails_the_stream() -> None:
