@@ -41,6 +41,7 @@ from rxworker.events import (
 from rxworker.log import MemoryLog
 from rxworker.log.replica import Replica
 from rxworker.messages import Conversation, ToolCall, ToolResult
+from rxworker.tap import tap
 from rxworker.testing import ScriptedModel, call, conformance, fail, say, stall
 from rxworker.testing.conformance import Rule, check, check_records
 from rxworker.transport import Retry
@@ -48,6 +49,7 @@ from tests.decoded import events_of
 from tests.over_recordings import provider_of
 from tests.over_recordings import pytest_generate_tests as pytest_generate_tests
 from tests.runs import reached
+from tests.tap.test_sources import ENDS, Recorded, read, recordings
 
 BEGIN, DONE, FAILED = map(Status, (ResponseStatus.STARTED, ResponseStatus.COMPLETED, ResponseStatus.FAILED))
 START, SAY = BlockStart(0, BlockType.TEXT), TextDelta(0, "Hello")
@@ -255,6 +257,19 @@ def test_recorded_responses_keep_all_rules(recording: Path) -> None:
         report = check_records(events_of(provider_of(recording), part))
         report.raise_for_broken()
         assert Rule.CUT_IS_NOT_SUCCESS in names(report, "kept")
+
+
+# Taps.
+
+
+@pytest.mark.parametrize("recorded", [*recordings()])
+async def test_tapped_runs_keep_all_rules(recorded: Recorded) -> None:
+    """Also one whose library ends in the middle, which it does not report as a success."""
+    for cut in (None, len(recorded.items) // 2):
+        error = None if cut is None and recorded.own["status"] in ENDS else ConnectionError("cut")
+        report = await check(lambda cut=cut, error=error: tap(read(recorded.items[:cut], error), recorded.mapper()))
+        report.raise_for_broken()
+        assert {*names(report, "kept")} >= {Rule.CUT_IS_NOT_SUCCESS, Rule.NUMBERS_WITHOUT_GAPS} | DELIVERY
 
 
 # Other sources.
