@@ -158,7 +158,7 @@ class Tee(Generic[S]):
             async for item in self._source:
                 self._feed.on_next(item)
                 yield item
-        except GeneratorExit:
+        except (GeneratorExit, asyncio.CancelledError):
             self._feed.on_error(RunCancelledError("its reader has left"))
             raise
         except BaseException as error:

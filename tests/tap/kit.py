@@ -23,7 +23,16 @@ from rxworker.tap import Mapper, tee
 
 METHODS = ("new_messages",)
 """Methods whose results mappers read."""
-LEFT_OUT = ("new_items", "raw_responses", "tools")
+LEFT_OUT = (
+    "checkpoint_ns",
+    "langgraph_checkpoint_ns",
+    "langgraph_path",
+    "langgraph_triggers",
+    "lc_versions",
+    "new_items",
+    "raw_responses",
+    "tools",
+)
 """Members that are long and that no mapper reads."""
 DEPTH = 12
 
@@ -86,9 +95,11 @@ def dump(value: Any, depth: int = DEPTH) -> Any:
         return None
     if isinstance(value, datetime):
         return {"~time": value.timestamp()}
+    if isinstance(value, BaseException):
+        return {"~error": [type(value).__name__, str(value)]}
     if isinstance(value, Mapping):
         named = cast("Mapping[object, Any]", value)
-        return {"~map": {str(name): dump(each, depth - 1) for name, each in named.items()}}
+        return {"~map": {str(n): dump(each, depth - 1) for n, each in named.items() if n not in LEFT_OUT}}
     if isinstance(value, list | tuple | set | frozenset):
         return [dump(each, depth - 1) for each in cast("list[Any]", value)]
     found: dict[str, Any] = {"~class": type(value).__name__}
@@ -120,6 +131,9 @@ def load(value: Any) -> Any:
         return {name: load(each) for name, each in named["~map"].items()}
     if "~time" in named:
         return datetime.fromtimestamp(named["~time"]).astimezone()
+    if "~error" in named:
+        name, message = named["~error"]
+        return type(name, (Exception,), {})(message)
     loaded = type(named["~class"], (SimpleNamespace,), {})()
     for name, each in named.items():
         if name.endswith("()"):

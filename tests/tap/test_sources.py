@@ -14,11 +14,15 @@ from msgspec.structs import replace
 from rxworker.events import Event, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
-from rxworker.tap.sources import OpenAIAgents, PydanticAI
+from rxworker.tap.sources import LangGraph, OpenAIAgents, PydanticAI
 from rxworker.testing.lint import lint
 from tests.tap import kit, peers
 
-MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {"openai_agents": OpenAIAgents, "pydantic_ai": PydanticAI}
+MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {
+    "langgraph": LangGraph,
+    "openai_agents": OpenAIAgents,
+    "pydantic_ai": PydanticAI,
+}
 
 
 class Recorded(Struct):
