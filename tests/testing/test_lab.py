@@ -52,7 +52,7 @@ from rxworker.hooks import (
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.log import EventLog, MemoryLog, open_log
+from rxworker.log import EventLog, MemoryLog, import_run, open_log
 from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolResult
 from rxworker.tap import RunBuilder
 from rxworker.testing import Call, Reply, ScriptedModel, call, fail, say, think
@@ -62,6 +62,7 @@ from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.base import Effect
 from rxworker.transport import Retry
 from rxworker.worker import Budget, Compact, call_tools, respond
+from tests.log import golden
 
 MODEL = ScriptedModel([])
 """The model of candidates, which must get no request."""
@@ -499,6 +500,30 @@ async def test_a_forked_run_is_run_again() -> None:
         seen.clear()
         for each in await LabRun.read(log):
             assert (await again(each)).same
+
+
+async def test_what_a_person_always_allows_pauses_no_candidate() -> None:
+    async with MemoryLog() as log:
+        session = Worker(ScriptedModel(TWICE), tools=[look], hooks=[ask_first], log=log).new_session()
+        await session.allow("look", "ask_first")
+        assert not isinstance(await session.run("Hi"), Paused)
+        [stored] = await LabRun.read(log)
+    seen.clear()
+    assert (await again(stored, hooks=[ask_first])).same
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in golden.GOLDEN.iterdir() if folder.is_dir()))
+async def test_logs_of_every_format_are_run_again(name: str) -> None:
+    candidate = golden.worker(MemoryLog(), "")
+    outcomes: dict[str, list[str]] = {}
+    for file in sorted((golden.GOLDEN / name).glob("*.jsonl")):
+        async with MemoryLog() as log:
+            await import_run(log, file.read_bytes().splitlines())
+            for stored in await LabRun.read(log):
+                outcomes.setdefault(stored.labels["case"], []).append((await rerun(stored, candidate)).status)
+    same = {case for case, statuses in outcomes.items() if statuses[0] == "same"}
+    assert same == {"call", "turn", "several", "resumed", "resumed and cut"}
+    assert not any("differs" in statuses for statuses in outcomes.values())
 
 
 def foreign(*events: Event) -> LabRun:

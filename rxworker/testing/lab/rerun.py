@@ -280,7 +280,8 @@ class _Rerun:
         first = worker.initial_conversation.messages
         before = messages[:at] if messages[: len(first)] == first else (*first, *messages[:at])
         labels = {name: text for name, text in self._stored.labels.items() if name != CONVERSATION}
-        session = Session(worker, worker.initial_conversation.with_messages(before), labels=labels)
+        conversation = worker.initial_conversation.with_messages(before)
+        session = Session(worker, conversation, allowed=self._stored.allowed, labels=labels)
         form = start.output_format
         try:
             run = self._run = session._start(messages[at:], None if form is None else Output.from_format(form))

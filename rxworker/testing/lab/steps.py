@@ -291,17 +291,17 @@ class StepReader:
         calls, later = self._by_place, self._later
         self._by_place, self._later, self._has_answer = {}, [], False
         for _, each in sorted(calls.items()):
-            if each.result is not None or each.has_run or not is_open:
-                self._put_call(each, is_open=is_open, reason=reason)
+            self._put_call(each, is_open=is_open, reason=reason)
         if self.stop is None:
             self.steps += later
 
     def _put_call(self, each: StoredCall, *, is_open: bool, reason: str) -> None:
         call, result = each.call, each.result
         has_run = each.has_run or "verdict" in self._left_out
-        key = call.name, text_of(call.input), has_run
         end = "" if has_run else " is not run"
-        self._put(Step(each.seq, "call", key, lambda: describe_call(call, MAX_WORDS) + end))
+        if has_run or result is not None:
+            key = call.name, text_of(call.input), has_run
+            self._put(Step(each.seq, "call", key, lambda: describe_call(call, MAX_WORDS) + end))
         if result is None:
             if not is_open:
                 self._halt(each.seq, reason or f"the log has no result of {describe_call(call)}")

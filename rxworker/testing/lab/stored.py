@@ -14,8 +14,9 @@ from rxworker.boards import read_selection
 from rxworker.boards.selection import Selecting
 from rxworker.errors import ConfigurationError
 from rxworker.events import Annotation, AttemptStart, Record, RunStart
-from rxworker.log import EventLog, RunInfo, open_log
+from rxworker.log import EventLog, open_log
 from rxworker.log.format import records_of
+from rxworker.log.values import RunRow
 from rxworker.providers.models import cost_of
 from rxworker.state import RunState
 from rxworker.testing.lab.steps import StepKind, StepReader
@@ -56,19 +57,20 @@ class LabRun:
     Args:
         run_id: Its id.
         records: Its records, from the first.
-        labels: Its labels.
+        row: What a list of the log shows of it, if it has a list.
 
     Attributes:
         run_id: Its id.
         records: Its records.
         labels: Its labels, which no report shows.
+        allowed: The tools that a person always allowed, each with the hook that then pauses no run for it.
     """
 
-    def __init__(self, run_id: str, records: Iterable[Record], labels: dict[str, str] | None = None) -> None:
+    def __init__(self, run_id: str, records: Iterable[Record], row: RunRow | None = None) -> None:
         self.run_id = run_id
         self.records = tuple(records)
-        first = self.start
-        self.labels = labels or ({} if first is None else first.labels)
+        known = self.start.labels if self.start is not None else {}
+        self.labels, self.allowed = (known, ()) if row is None else (row.labels, row.allowed)
 
     def __repr__(self) -> str:
         return f"LabRun({self.run_id!r})"
@@ -95,16 +97,12 @@ class LabRun:
             for info in infos:
                 if info.row.outer or not selection.may_have(info):
                     continue
-                one = await cls._read(log, info)
+                entries = [entry async for entry in log.read(info.run_id)]
+                one = cls(info.run_id, records_of(entries, info.run_id), info.row)
                 selecting = Selecting(selection)
                 if one._has(tags) and (not pairs or any(map(selecting.feed, one.records))):
                     found.append(one)
         return found[::-1]
-
-    @classmethod
-    async def _read(cls, log: EventLog, info: RunInfo) -> Self:
-        records = records_of([entry async for entry in log.read(info.run_id)], info.run_id)
-        return cls(info.run_id, records, dict(info.row.labels))
 
     def _has(self, tags: Collection[str]) -> bool:
         given = {each.name: each.value for each in map(Annotation.of, (r.event for r in self.records)) if each}
