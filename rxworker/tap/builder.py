@@ -328,7 +328,8 @@ class RunBuilder:
 
     def retract(self, reason: str) -> None:
         """What the response has brought does not count: another attempt follows."""
-        if not (self._in_response or self._failure) and any(each.began for each in self._calls.values()):
+        is_next = not self._in_turn or any(each.began for each in self._calls.values())
+        if is_next and not (self._in_response or self._failure):
             self.attempt()  # it is the next one that has failed
         if self._in_turn:
             self._cut(reason)

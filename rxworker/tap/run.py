@@ -21,6 +21,7 @@ from reactivex import Observable
 from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
+    LeaseHeldError,
     LocalProtocolError,
     RunAbortedError,
     RunCancelledError,
@@ -48,7 +49,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
-from rxworker.log.values import NO_INPUT, TAPPED, recorded_labels
+from rxworker.log.values import NO_INPUT, TAPPED, Claim, recorded_labels
 from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import awaited
 from rxworker.providers import Request
@@ -247,7 +248,7 @@ async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
     info = await log.info(run_id)
     if info is None or not info.last_seq:
         return None
-    claim = await claim_or_release(log, run_id)
+    claim = await _claim(log, run_id)
     try:
         info = await log.existing(run_id)
         row = replace(info.row, recoveries=info.row.recoveries + 1)
@@ -255,6 +256,15 @@ async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
     except BaseException:
         await release_shielded(log, claim)
         raise
+
+
+async def _claim(log: EventLog, run_id: str) -> Claim:
+    """Claim a run. The tap before may have been killed: its lease ends then."""
+    while True:
+        try:
+            return await claim_or_release(log, run_id)
+        except LeaseHeldError as error:
+            await asyncio.sleep(max(error.until - time.time(), log.lease / 10))
 
 
 def _items(source: Source[S]) -> AsyncGenerator[S, None]:

@@ -1,0 +1,198 @@
+"""The lines of session files, such as those of Claude Code and Codex: those that are there, and then what is appended.
+
+Theory of operation. The folder is watched before it is read, so that nothing is missed in between. Of each file the
+reader knows how far it has read. A file that has become shorter, or is another one of the same name, is read again from
+its beginning, without the lines that it has given already. Requires the extra ``tap``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Conversation, JsonObject, Message
+from rxworker.tap.sources.values import member, members, text
+
+logger = logging.getLogger("rxworker.tap")
+ENDING = ".jsonl"
+CHUNK = 1 << 18
+"""How many bytes are read at once."""
+KEPT = 50_000
+"""How many characters of the conversation before a run are kept with it, from its end."""
+
+
+class _File:
+    """How far a file is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = self._offset = 0
+        self._rest = b""
+        self._given: set[int] = set()
+
+    def lines(self) -> Iterator[str]:
+        """The lines that are new. One without its end waits until that is written."""
+        try:
+            file = self._path.open("rb")
+        except OSError:  # it was deleted
+            return
+        with file:
+            about = self._path.stat()
+            if about.st_ino != self._inode or about.st_size < self._offset:
+                self._inode, self._offset, self._rest = about.st_ino, 0, b""
+            file.seek(self._offset)
+            while data := file.read(CHUNK):
+                self._offset += len(data)
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    key = hash(line)
+                    if line.strip() and key not in self._given:
+                        self._given.add(key)
+                        yield line.decode(errors="replace")
+
+
+async def session_files(
+    folder: str | Path, *, since: float | None = None, follow: bool = True
+) -> AsyncGenerator[tuple[str, str], None]:
+    r"""The lines of the session files of a folder and of its folders, each with the path of its file.
+
+    First those that are there, by the times of the files, and then each line as it is written. A line that is not
+    finished waits for its end. A line is given once, also of a file that was replaced.
+
+    Args:
+        folder: The folder, such as ``~/.claude/projects`` or ``~/.codex/sessions``.
+        since: Files that were changed before are left out until they change; in seconds since the epoch.
+        follow: Whether to wait for what is appended.
+
+    Raises:
+        ConfigurationError: There is no such folder, or the extra ``tap`` is not installed.
+
+    Example:
+        >>> async def main(folder: str) -> None:
+        ...     (Path(folder) / "s.jsonl").write_text('{"type": "user"}\n{"type": "as')
+        ...     async for path, line in session_files(folder, follow=False):
+        ...         print(Path(path).name, line)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     asyncio.run(main(folder))
+        s.jsonl {"type": "user"}
+    """
+    root = Path(folder).expanduser()  # noqa: ASYNC240 - reading is short: a chunk at a time
+    if not root.is_dir():
+        raise ConfigurationError(f"there is no folder {str(root)!r}: give the folder of the session files")
+    files: dict[str, _File] = {}
+    async with aclosing(_changes(root) if follow else _none()) as changes:
+        changed = asyncio.ensure_future(anext(changes, None))
+        try:
+            await asyncio.sleep(0)  # from here on it is watched
+            paths = [str(path) for moment, path in sorted(_found(root)) if since is None or moment >= since]
+            while True:
+                for path in paths:
+                    for line in files.setdefault(path, _File(Path(path))).lines():
+                        yield path, line
+                found = await changed
+                if found is None:
+                    return
+                paths = found
+                changed = asyncio.ensure_future(anext(changes, None))
+        finally:
+            changed.cancel()
+            await asyncio.wait([changed])
+
+
+def _found(root: Path) -> Iterator[tuple[float, Path]]:
+    for path in root.rglob(f"*{ENDING}"):
+        with suppress(OSError):  # it was deleted
+            yield path.stat().st_mtime, path
+
+
+async def _none() -> AsyncGenerator[list[str], None]:
+    for nothing in ():
+        yield nothing
+
+
+async def _changes(root: Path) -> AsyncGenerator[list[str], None]:
+    try:
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - a type of anyio
+    except ImportError as error:
+        what = "to follow session files install the extra: pip install 'rxworker[tap]', or give follow=False"
+        raise ConfigurationError(what) from error
+    async for found in awatch(root, watch_filter=None, debounce=200, step=20):
+        paths = {path for _, path in found if path.endswith(ENDING)}
+        for _, path in found:  # what was written into a new folder before it was watched
+            paths.update(str(each) for _, each in _found(Path(path)))
+        yield sorted(paths)
+
+
+def read_line(path: str, line: str) -> JsonObject | None:
+    """The object of a line. Another one is skipped, and reported to the log without its text."""
+    try:
+        return object_of(msgspec.json.decode(line)) or None
+    except msgspec.DecodeError as error:
+        logger.warning("%s: a line of %d characters is skipped, since it is not JSON: %s", path, len(line), error)
+        return None
+
+
+def object_of(value: object) -> JsonObject:
+    """A value of JSON that is an object; an empty one for anything else."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """A text, or the texts of the blocks of a content.
+
+    >>> text_of([{"type": "text", "text": "Hello"}]), text_of("Hello"), text_of(None)
+    ('Hello', 'Hello', '')
+    """
+    if isinstance(value, str):
+        return value
+    return "".join([text(member(each, "text")) for each in members({"content": value}, "content")])
+
+
+def time_of(value: object) -> float | None:
+    """The seconds since the epoch of a time as ISO 8601 writes it; ``None`` for anything else.
+
+    >>> time_of("1970-01-01T00:00:01.500Z"), time_of(None)
+    (1.5, None)
+    """
+    try:
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+class Earlier:
+    """The texts of a conversation up to now, within a bound, for the run that comes next.
+
+    So the cost of a session grows with its length, and not with its square.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._size = 0
+
+    def add(self, message: Message) -> None:
+        """Add a message; the oldest ones are dropped above the bound."""
+        if not message.text:
+            return
+        self._messages.append(message)
+        self._size += len(message.text)
+        while self._size > KEPT and len(self._messages) > 1:
+            self._size -= len(self._messages.pop(0).text)
+
+    def replace(self, message: Message) -> None:
+        """Begin again with a message that stands for all others."""
+        self._messages, self._size = [], 0
+        self.add(message)
+
+    def conversation(self) -> Conversation:
+        """The conversation."""
+        return Conversation(tuple(self._messages))
