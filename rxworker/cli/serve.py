@@ -23,6 +23,7 @@ from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.run.run import Run
+from rxworker.tools.cancellation import keep
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.runs.store import OnRun
 from rxworker.ui.web.runs.workers import DEFAULT_NAME
@@ -218,9 +219,7 @@ def watch_each(*, fast: bool = False) -> OnRun:
 
     def on_run(run: Run[object]) -> None:
         for name, delivery, seconds in WATCHERS:
-            task = asyncio.create_task(watch(run, name, delivery, seconds * rest))
-            watching.add(task)
-            task.add_done_callback(watching.discard)
+            keep(watch(run, name, delivery, seconds * rest), watching)
 
     return on_run
 

@@ -15,6 +15,7 @@ from rxworker.log.base import EventLog
 from rxworker.run.run import Run, Tracing, end_of
 from rxworker.tap.builder import Tapped
 from rxworker.tap.run import AsEvents, Mapper, Source, batches_of, tap
+from rxworker.tools.cancellation import keep
 
 S = TypeVar("S")
 
@@ -73,9 +74,7 @@ class TapEach(Generic[S]):
         if feed is None:
             feed = self._feeds[key] = Subject[Tapped]()
             run = self.open[key] = tap(feed, run_id=self._prefix + key, **self._options)
-            end = asyncio.ensure_future(end_of(run))
-            self._ends.add(end)
-            end.add_done_callback(self._ends.discard)
+            end = keep(end_of(run), self._ends)
             end.add_done_callback(lambda _: self.open.pop(key, None) if self.open.get(key) is run else None)
             self._subject.on_next(run)
         feed.on_next(each)

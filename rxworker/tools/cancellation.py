@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 B = TypeVar("B")
 
@@ -34,6 +34,14 @@ class TooLateError(Exception):
     def __init__(self, stopped: bool) -> None:
         super().__init__("did not end in time")
         self.stopped = stopped
+
+
+def keep(work: Coroutine[Any, Any, B], tasks: set[asyncio.Task[B]], name: str | None = None) -> asyncio.Task[B]:
+    """Begin a task that a set holds until it has ended: the event loop alone may lose it."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
 
 
 async def within(

@@ -42,6 +42,7 @@ from rxworker.messages import Audio, Document, Image, JsonObject, Message, Text,
 from rxworker.messages.content import LONGEST_NAME, NOT_IN_NAMES, ResultBlock, ResultContent
 from rxworker.operators.kernel import Scheduler, Unstaged
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolContext, ToolPolicy, check_policy
+from rxworker.tools.cancellation import keep
 from rxworker.tools.function import tool
 from rxworker.tools.inline import inlined
 from rxworker.tools.mcp_call import RemoteCall
@@ -82,9 +83,7 @@ def watch(connection: Connection, uri: str, read: Callable[[], Awaitable[A]]) ->
     def subscribe(observer: abc.ObserverBase[A], scheduler: Scheduler = None) -> abc.DisposableBase:
         del scheduler  # no time passes here
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work(observer), name=f"rxworker mcp watch {connection.where}")
-        connection.watching.add(task)
-        task.add_done_callback(connection.watching.discard)
+        task = keep(work(observer), connection.watching, f"rxworker mcp watch {connection.where}")
 
         def stop() -> None:
             with suppress(RuntimeError):  # the loop is closed, and with it the task

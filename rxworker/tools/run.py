@@ -61,7 +61,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.redact import without_secrets
 from rxworker.tools.base import LaterError, QuestionError, SharedState, Tool, ToolContext, ToolPolicy, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
-from rxworker.tools.cancellation import TooLateError, at_work, stop_all, within
+from rxworker.tools.cancellation import TooLateError, at_work, keep, stop_all, within
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.results import change_texts, clean, must_pass, to_result, truncate
 from rxworker.tools.toolbox import Toolbox
@@ -661,9 +661,7 @@ class RunningCalls:
                 result = ToolResult(call.id, DISCARDED_EARLY, is_error=True, name=call.name)
                 emit(ToolStop(result, place=running.each.place))
         if gone:
-            task = asyncio.get_running_loop().create_task(stop_all([running.task for running in gone]))
-            self.scope.tasks.add(task)
-            task.add_done_callback(self.scope.tasks.discard)
+            keep(stop_all([running.task for running in gone]), self.scope.tasks)
 
 
 def run_tools(

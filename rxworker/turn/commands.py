@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import (
@@ -24,6 +25,7 @@ from rxworker.errors import (
 )
 from rxworker.events import CommandTaken
 from rxworker.hub.watcher import raise_from_loop
+from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
 from rxworker.log.values import (
     CARRIED,
@@ -39,7 +41,7 @@ from rxworker.log.values import (
 )
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
-from rxworker.tools.cancellation import is_destroyed
+from rxworker.tools.cancellation import is_destroyed, keep
 from rxworker.turn.journal import NOT_WAITING, Mailbox, PauseRequest, not_delivered
 
 logger = logging.getLogger("rxworker.worker")
@@ -81,10 +83,10 @@ def _reported(failed: Callable[[Exception], None]) -> Generator[None]:
             failed(as_exception(error))
 
 
-class CommandReader:
+class CommandReader(Struct, eq=False):
     """Reads the commands to a run while it runs, and applies each once.
 
-    Args:
+    Attributes:
         writer: Writes the run to the log, which has the commands. The log has no run before its first record.
         run_id: The run's id.
         mailbox: Takes messages.
@@ -92,33 +94,31 @@ class CommandReader:
         cancel: Cancels the run.
         mapped: Changes the messages of other senders before they are recorded.
         arrive: Takes the results of calls in the background.
+        applied: The numbers of the commands that were applied.
+        sending: The futures of what this process has sent and not read yet, by its ids.
+        queued: Those of messages that wait in the mailbox.
+        storing: The tasks that store messages, by their ids.
+        tasks: The tasks that end with the run.
+        others: Those that store what counts after it: withdrawals and results.
     """
 
-    def __init__(
-        self,
-        writer: RunWriter,
-        run_id: str,
-        mailbox: Mailbox,
-        pause_request: PauseRequest,
-        cancel: CancelFn,
-        mapped: Callable[[Sequence[Message]], tuple[Message, ...]],
-        arrive: ArriveFn,
-    ) -> None:
-        self._log = writer.log
-        self._barrier = writer.barrier
-        self._run = run_id
-        self._mailbox = mailbox
-        self._pause_request = pause_request
-        self._cancel = cancel
-        self._mapped = mapped
-        self._arrive = arrive
-        self._applied: set[int] = set()
-        self._sending: dict[str, asyncio.Future[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._queued: dict[str, asyncio.Future[None]] = {}
-        self._withdrawing: set[asyncio.Task[None]] = set()
-        self._storing: dict[str, asyncio.Task[None]] = {}
-        self._delivering: set[asyncio.Task[None]] = set()
+    writer: RunWriter
+    run_id: str
+    mailbox: Mailbox
+    pause_request: PauseRequest
+    cancel: CancelFn
+    mapped: Callable[[Sequence[Message]], tuple[Message, ...]]
+    arrive: ArriveFn
+    applied: set[int] = set()
+    sending: dict[str, asyncio.Future[None]] = {}
+    queued: dict[str, asyncio.Future[None]] = {}
+    storing: dict[str, asyncio.Task[None]] = {}
+    tasks: set[asyncio.Task[None]] = set()
+    others: set[asyncio.Task[None]] = set()
+
+    @property
+    def _log(self) -> EventLog:
+        return self.writer.log
 
     async def carry_over(self, paused: str) -> None:
         """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it.
@@ -145,15 +145,15 @@ class CommandReader:
         for command in sent:
             if command.kind in CARRIED and command.number not in taken:
                 with suppress(CommandConflictError):
-                    await self._log.send(self._run, carried_over(command, paused, command.number))
+                    await self._log.send(self.run_id, carried_over(command, paused, command.number))
 
     def skip(self, taken: frozenset[int]) -> None:
         """Do not apply these commands: another process has taken them."""
-        self._applied.update(taken)
+        self.applied.update(taken)
 
     def start(self) -> None:
         """Read until ``stop``."""
-        self._begin(self._read())
+        keep(self._read(), self.tasks)
 
     async def read_now(self) -> None:
         """Apply the commands that are stored or being stored by now, so that a run does not finish past a message.
@@ -161,16 +161,16 @@ class CommandReader:
         Raises:
             LogError: The log cannot be read.
         """
-        if self._storing:
-            await asyncio.wait(self._storing.values())
-        for command in await self._log.sent(self._run):
+        if self.storing:
+            await asyncio.wait(self.storing.values())
+        for command in await self._log.sent(self.run_id):
             self._apply(command)
 
     def stop(self) -> None:
         """Stop reading. Messages that were not delivered stay in the log."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        for delivered in self._sending.values():
+        for delivered in self.sending.values():
             not_delivered(delivered)
 
     def send(self, messages: tuple[Message, ...], when: When = "turn") -> asyncio.Future[None]:
@@ -200,7 +200,7 @@ class CommandReader:
         Raises:
             LocalProtocolError: They do not wait.
         """
-        for token, each in (*self._sending.items(), *self._queued.items()):
+        for token, each in (*self.sending.items(), *self.queued.items()):
             if each is sent:
                 return self._begin_storing(messages, uuid.uuid4().hex, when, token)[0]
         raise LocalProtocolError(NOT_WAITING)
@@ -209,17 +209,15 @@ class CommandReader:
         self, messages: tuple[Message, ...], token: str, when: When | None, withdraws: str = ""
     ) -> tuple[asyncio.Future[None], asyncio.Task[None]]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sending[token] = done
-        storing = self._begin(self._store(send_command(messages, token, when, withdraws), token, done))
-        self._storing[token] = storing
-        storing.add_done_callback(lambda _: self._storing.pop(token))
+        self.sending[token] = done
+        storing = keep(self._store(send_command(messages, token, when, withdraws), token, done), self.tasks)
+        self.storing[token] = storing
+        storing.add_done_callback(lambda _: self.storing.pop(token))
         return done, storing
 
     def _settled(self, token: str, storing: asyncio.Task[None], delivered: asyncio.Future[None]) -> None:
         if delivered.cancelled():
-            task = asyncio.ensure_future(self._store_withdrawal(token, storing))
-            self._withdrawing.add(task)
-            task.add_done_callback(self._withdrawing.discard)
+            keep(self._store_withdrawal(token, storing), self.others)
 
     async def _store_withdrawal(self, token: str, storing: asyncio.Task[None]) -> None:
         """Let no process that goes on with the run deliver messages whose sender has cancelled their future."""
@@ -227,79 +225,71 @@ class CommandReader:
         def failed(error: Exception) -> None:
             logger.warning(
                 "a message to %s is withdrawn in this process alone: %s",
-                self._run,
+                self.run_id,
                 reason_of(error),
-                extra={"run": self._run},
+                extra={"run": self.run_id},
             )
 
         with _reported(failed), suppress(RunStatusError):  # it has ended
             await asyncio.wait([storing])
-            if token in self._sending or token in self._queued:
-                await self._log.send(self._run, withdraw_command(token))
+            if token in self.sending or token in self.queued:
+                await self._log.send(self.run_id, withdraw_command(token))
 
     async def deliveries(self, seconds: float) -> None:
         """Wait up to so many seconds until the results are stored that have come in this process."""
-        if self._delivering:
-            await asyncio.wait(self._delivering, timeout=seconds)
+        if self.others:
+            await asyncio.wait(self.others, timeout=seconds)
 
     def deliver(self, delivery: DeliveredResult) -> None:
         """Deliver the result of a call in the background through the log, also after the run has paused."""
-        task = asyncio.ensure_future(self._store_delivery(delivery))
-        self._delivering.add(task)
-        task.add_done_callback(self._delivering.discard)
+        keep(self._store_delivery(delivery), self.others)
 
     async def _store_delivery(self, delivery: DeliveredResult) -> None:
         def failed(error: Exception) -> None:
             logger.warning(
                 "the result of %s, a call in the background of %s, is not stored: %s",
                 delivery.id,
-                self._run,
+                self.run_id,
                 reason_of(error),
-                extra={"run": self._run},
+                extra={"run": self.run_id},
             )
-            self._arrive(delivery, None)
+            self.arrive(delivery, None)
 
         # Another result of the call may have been faster, and the run may have ended.
         with _reported(failed), suppress(RunStatusError, CommandConflictError):
-            await self._barrier()
-            await self._log.send(self._run, deliver_command(delivery))
-
-    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            await self.writer.barrier()
+            await self._log.send(self.run_id, deliver_command(delivery))
 
     async def _store(self, command: Command, token: str, delivered: asyncio.Future[None]) -> None:
-        replaced = self._storing.get(str(command.data.get("withdraws")))  # is stored before this
+        replaced = self.storing.get(str(command.data.get("withdraws")))  # is stored before this
 
         def failed(error: Exception) -> None:
-            self._sending.pop(token, None)
+            self.sending.pop(token, None)
             not_delivered(delivered, error)
 
         with _reported(failed):  # `stop` fails what is not delivered when this is cancelled
-            await self._barrier()
+            await self.writer.barrier()
             if replaced is not None:
                 await asyncio.wait([replaced])
             if delivered.cancelled():
-                self._sending.pop(token, None)
+                self.sending.pop(token, None)
                 return
-            await self._log.send(self._run, command)
+            await self._log.send(self.run_id, command)
 
     async def _read(self) -> None:
         def failed(error: Exception) -> None:
             logger.warning(
-                "the commands to %s cannot be read: %s", self._run, reason_of(error), extra={"run": self._run}
+                "the commands to %s cannot be read: %s", self.run_id, reason_of(error), extra={"run": self.run_id}
             )
 
         with _reported(failed):
-            async for command in self._log.commands(self._run):
+            async for command in self._log.commands(self.run_id):
                 self._apply(command)
 
     def _apply(self, command: Command) -> None:
-        if command.number in self._applied:
+        if command.number in self.applied:
             return
-        self._applied.add(command.number)
+        self.applied.add(command.number)
         text = reason_in(command)
         match command.kind:
             case "send":
@@ -307,9 +297,9 @@ class CommandReader:
                 if sent.withdraws and not sent.messages:
                     self._withdraw(command.number, sent.withdraws)
                     return
-                delivered = self._sending.pop(sent.id, None)
+                delivered = self.sending.pop(sent.id, None)
                 try:
-                    messages = sent.messages if delivered is not None else self._mapped(sent.messages)
+                    messages = sent.messages if delivered is not None else self.mapped(sent.messages)
                 except InputRefusedError as error:
                     self._ignore(command, "send", error.message)
                     return
@@ -317,17 +307,17 @@ class CommandReader:
                 if sent.withdraws:
                     self._edit(replace(sent, messages=messages), taken, delivered)
                     return
-                queued = self._queued[sent.id] = self._mailbox.put(messages, taken, delivered, sent.when or "turn")
+                queued = self.queued[sent.id] = self.mailbox.put(messages, taken, delivered, sent.when or "turn")
                 queued.add_done_callback(partial(self._leave_queue, sent.id))
             case "deliver":
                 delivery = msgspec.convert(command.data, DeliveredResult)
-                self._arrive(delivery, CommandTaken(command.number, DELIVER))
-            case "pause" if self._pause_request.refusal:
-                self._ignore(command, "pause", self._pause_request.refusal)
+                self.arrive(delivery, CommandTaken(command.number, DELIVER))
+            case "pause" if self.pause_request.refusal:
+                self._ignore(command, "pause", self.pause_request.refusal)
             case "pause":
-                self._pause_request.request(text, command.number)
+                self.pause_request.request(text, command.number)
             case "cancel":
-                self._cancel(text, command.number, command.data.get("when") == "after_turn")
+                self.cancel(text, command.number, command.data.get("when") == "after_turn")
             case "ignored":
                 self._ignore(command, str(command.data["kind"]), str(command.data["reason"]))
             case "decide" | "signal" | "returned":
@@ -335,19 +325,19 @@ class CommandReader:
 
     def _leave_queue(self, sent: str, delivered: asyncio.Future[None]) -> None:
         if not delivered.cancelled():  # otherwise until its withdrawal is stored and read
-            self._queued.pop(sent, None)
+            self.queued.pop(sent, None)
 
     def _withdraw(self, number: int, sent: str) -> None:
-        queued, why = self._queued.pop(sent, None), ""
+        queued, why = self.queued.pop(sent, None), ""
         if queued is None or not (queued.cancelled() or queued.cancel()):
             why = NOT_WAITING
-        self._mailbox.put((), CommandTaken(number, "send", why))
+        self.mailbox.put((), CommandTaken(number, "send", why))
 
     def _edit(self, sent: SentMessages, taken: CommandTaken, done: asyncio.Future[None] | None) -> None:
         """Replace messages that wait; ``done`` is of the caller in this process."""
-        is_edited = self._mailbox.edit(self._queued.get(sent.withdraws), sent.messages, sent.when, taken)
+        is_edited = self.mailbox.edit(self.queued.get(sent.withdraws), sent.messages, sent.when, taken)
         if not is_edited:
-            self._mailbox.put((), replace(taken, ignored=NOT_WAITING))
+            self.mailbox.put((), replace(taken, ignored=NOT_WAITING))
         if done is not None and is_edited and not done.done():
             done.set_result(None)
         elif done is not None:
@@ -357,9 +347,9 @@ class CommandReader:
         logger.warning(
             "command %d to %s, %r, is ignored: %s",
             command.number,
-            self._run,
+            self.run_id,
             kind,
             why,
-            extra={"run": self._run, "command": command.number},
+            extra={"run": self.run_id, "command": command.number},
         )
-        self._mailbox.put((), CommandTaken(command.number, "ignored", why))
+        self.mailbox.put((), CommandTaken(command.number, "ignored", why))

@@ -34,7 +34,7 @@ from rxworker.operators.gate import Gate
 from rxworker.redact import without_secrets
 from rxworker.tools.base import Done, NotDone, Tool, Unknown, in_doubt, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls
-from rxworker.tools.cancellation import stop_all
+from rxworker.tools.cancellation import keep, stop_all
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.results import change_texts, clean, truncate
 from rxworker.tools.run import Limiter, RunningCall, run_at
@@ -97,9 +97,7 @@ async def _join_one(context: RunContext, scope: TurnScope, emit: Emit, each: Bac
     running = context.background.calls.pop(each.id, None)
     if running is not None and not running.task.done():
         running.is_wanted = False  # its result was delivered from outside
-        leaving = asyncio.get_running_loop().create_task(stop_all([running.task]))
-        context.tasks.add(leaving)
-        leaving.add_done_callback(context.tasks.discard)
+        keep(stop_all([running.task]), context.tasks)
     content = delivery.content
     if not delivery.seconds:  # otherwise the tool has returned it, and this is done
         content = change_texts(content, without_secrets) if delivery.is_error else content

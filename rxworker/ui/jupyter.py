@@ -20,6 +20,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
 from rxworker.run.run import Run
+from rxworker.tools.cancellation import keep
 from rxworker.transport.clock import loop_clock
 from rxworker.views import RunView, view_html
 
@@ -58,10 +59,7 @@ def display_run(run: Run[object] | Replica, *, every: float = 0.25) -> asyncio.T
                 raise
             # The last record has the reason, and was drawn.
 
-    task = asyncio.get_running_loop().create_task(follow(), name="rxworker notebook")
-    _FOLLOWING.add(task)
-    task.add_done_callback(_FOLLOWING.discard)
-    return task
+    return keep(follow(), _FOLLOWING, "rxworker notebook")
 
 
 def display_board(board: Board) -> Callable[[], None]:

@@ -43,7 +43,7 @@ class Desk:
         """Read what is stored for the run by now."""
         commands = self.run._context.commands  # pyright: ignore[reportPrivateUsage]
         if commands is not None:
-            await asyncio.gather(*commands._withdrawing)  # pyright: ignore[reportPrivateUsage]
+            await asyncio.gather(*commands.others)  # pyright: ignore[reportPrivateUsage]
             await commands.read_now()
 
     async def end(self) -> tuple[list[str], list[CommandTaken]]:
@@ -52,7 +52,7 @@ class Desk:
         await self.run
         assert len(self.model.requests) == 2 + (self.run.state.turns > 2)
         commands = self.run._context.commands  # pyright: ignore[reportPrivateUsage]
-        assert commands is None or not any(not sent.cancelled() for sent in commands._queued.values())  # pyright: ignore[reportPrivateUsage]
+        assert commands is None or not any(not sent.cancelled() for sent in commands.queued.values())  # pyright: ignore[reportPrivateUsage]
         return delivered([record async for record in self.run])
 
 

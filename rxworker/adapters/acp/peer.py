@@ -18,6 +18,7 @@ from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.redact import format_error, json_redactor, redact
+from rxworker.tools.cancellation import keep
 
 A = TypeVar("A")
 
@@ -174,9 +175,7 @@ class Peer:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             return await self._refuse(None, RpcError(PARSE_ERROR, f"the message is not JSON: {error}"))
         if message.method is not UNSET:
-            task = asyncio.get_running_loop().create_task(self._answer(message, message.method))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = keep(self._answer(message, message.method), self._tasks)
             if message.id is not UNSET:
                 self._answering[message.id] = task
         elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):

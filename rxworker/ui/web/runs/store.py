@@ -24,6 +24,7 @@ from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
+from rxworker.tools.cancellation import keep
 from rxworker.ui.web.http.responses import ApiError, log_error, logger
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, StoredMarks, branch_in, marked_row
@@ -379,9 +380,7 @@ class RunStore:
         if entry is None or entry.log is None or conversation.is_marking:
             return
         conversation.is_marking = True
-        storing = asyncio.get_running_loop().create_task(self._keep_stored(entry.log, conversation))
-        self._storing.add(storing)
-        storing.add_done_callback(self._storing.discard)
+        storing = keep(self._keep_stored(entry.log, conversation), self._storing)
         await entry.refresh()
         if entry.is_over and not await asyncio.shield(storing):
             raise LogError("what was noted about a conversation was not stored")
@@ -453,9 +452,7 @@ class RunStore:
         self.changed(entry)
 
     def _begin(self, work: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=f"follow {name}")
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+        keep(work, self._following, f"follow {name}")
 
     async def close(self, reason: str = "the server was stopped") -> None:
         """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable.
