@@ -53,7 +53,7 @@ from rxworker.hooks import (
     TurnEndContext,
 )
 from rxworker.log import EventLog, MemoryLog, import_run, open_log
-from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolResult
+from rxworker.messages import Conversation, Message, Prices, ToolCall, ToolMeta, ToolResult
 from rxworker.tap import RunBuilder
 from rxworker.testing import Call, Reply, ScriptedModel, call, fail, say, think
 from rxworker.testing.lab import LabRun, Outcome, rerun, stored_runs
@@ -63,6 +63,7 @@ from rxworker.tools.base import Effect
 from rxworker.transport import Retry
 from rxworker.worker import Budget, Compact, call_tools, respond
 from tests.log import golden
+from tests.tap import test_sources
 
 MODEL = ScriptedModel([])
 """The model of candidates, which must get no request."""
@@ -272,6 +273,19 @@ async def test_a_run_that_failed_fails_again(retryable: bool) -> None:
     failing = say("half") + fail("Bad luck", "server", retryable=retryable)
     stored = await store(TWICE[0], failing, failing, response_retry=retry)
     assert (await again(stored, response_retry=retry)).same
+
+
+async def test_a_hook_that_no_longer_fails_is_a_difference() -> None:
+    """The log has no response for the request that follows: the error of that is none of the run."""
+
+    @on_message_send
+    def breaks(context: MessageSendContext) -> None:
+        if context.turn == 2:
+            raise ValueError("It broke.")
+
+    stored = await store(*TWICE, hooks=[breaks])
+    assert (await again(stored, hooks=[breaks])).same
+    assert "it is now one more request to the model" in str(await again(stored))
 
 
 async def test_a_run_that_was_put_back_is_one_run() -> None:
@@ -566,6 +580,43 @@ async def test_a_run_of_another_library_can_be_the_golden_one() -> None:
     assert (await again(stored)).same
     stored = foreign(*begin[:1], ConversationCompact(by="model"), attempt, *last, RunStop())
     assert (await again(stored)).reason == "equal up to record 2: a summary of its conversation failed"
+
+
+class Stub:
+    """A tool that must not run."""
+
+    def __init__(self, name: str) -> None:
+        self.meta = ToolMeta(name, "", {"type": "object"})
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
+        raise AssertionError(input_json)
+
+
+LIKE_OURS = {
+    *("langgraph-tools", "langgraph-whole", "langgraph-retried", "langgraph-nested"),
+    *("openai_agents-tools", "openai_agents-handed_off", "openai_agents-nested", "pydantic_ai-tools"),
+}
+"""The recordings of libraries that our loop can repeat."""
+
+
+def of_libraries() -> list[Any]:
+    names = {each.partition("-")[0] for each in LIKE_OURS}
+    return [each for each in test_sources.recordings() if each.values[0].name in names]
+
+
+@pytest.mark.parametrize("recorded", of_libraries())
+async def test_a_tapped_run_is_the_same_or_not_rerun(recorded: test_sources.Recorded) -> None:
+    run = await test_sources.tapped(recorded)
+    stored = LabRun(run.id, test_sources.records(run))
+    tools = [Stub(name) for name in {each.call.name for each in stored.steps.calls}]
+    start = stored.start
+    system = None if start is None else start.conversation.system
+    worker = Worker(MODEL, tools=tools, system=system)
+    outcome = await rerun(stored, worker)
+    if outcome.difference is None:
+        assert outcome.same == (f"{recorded.name}-{recorded.case}" in LIKE_OURS), outcome
+    else:  # no tool of the candidate needs approval
+        assert outcome.difference.before.startswith("the run pauses at divide")
 
 
 async def test_the_real_model_is_compared_by_calls_and_answers() -> None:

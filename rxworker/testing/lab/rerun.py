@@ -41,6 +41,7 @@ from rxworker.testing.scripted import Script, ScriptedModel, StoredResponse
 from rxworker.tools import Tool, Toolbox, ToolContext, ToolPolicy
 from rxworker.tools.base import ClientTool, policy_of
 from rxworker.tools.toolbox import ToolLike, adapted
+from rxworker.transport import Retry
 from rxworker.turn.limits import Budget
 from rxworker.turn.result import Output, answer_of
 from rxworker.ui.clean import one_line
@@ -250,7 +251,7 @@ class _Rerun:
         recorded = self._stored.steps.state.prices
         if model.model in recorded:
             model.prices = recorded[model.model]
-        worker.model = model
+        worker.model, worker.response_retry = model, Retry(retries=0)
         if worker.prices is None:  # a limit on the cost, which nothing can reach, would end the run
             worker.limits = replace(worker.limits, max_cost=None)
 
@@ -306,7 +307,10 @@ class _Rerun:
         """The next stored response, unless something differs before it."""
         self._compare()
         is_over = self._stop is not None and self._compared >= self._stop[0]
-        if self._found is not None or is_over or self._asked == len(self._stored.responses) or self._run is None:
+        if self._asked == len(self._stored.responses) and self._found is None and not is_over:
+            ours = self._stored.steps.steps[self._compared :]
+            self._found = self._difference(ours[0] if ours else None, "one more request to the model")
+        if self._found is not None or is_over or self._run is None:
             raise LocalProtocolError("the log has no further response for this run")
         response = self._stored.responses[self._asked]
         self._asked += 1

@@ -110,6 +110,7 @@ class StepReader:
         self.state = RunState()
         self.sent: dict[int, tuple[Message, ...]] = {}
         self._left_out = left_out
+        self._is_foreign = "verdict" in left_out  # of another library
         self._changed, self._stops = changed, stops
         self._tools: object = None
         self._begun = 0  # how many steps came before the response
@@ -118,7 +119,6 @@ class StepReader:
         self._by_place: dict[int, StoredCall] = {}
         self._later: list[Step] = []  # after the calls of the turn
         self._pause: Step | None = None  # the last verdict with which a hook paused the run
-        self._limit = ""
         self._unfolded: list[Record] = []
 
     def feed(self, record: Record) -> None:
@@ -161,12 +161,14 @@ class StepReader:
     def _resume(self, seq: int, event: events.RunResume) -> None:
         self._halt(seq, f"it goes on after the pause of {event.resumes or 'another run'}")
 
-    def _turn(self, _: int, __: events.TurnStart) -> None:
+    def _turn(self, seq: int, _: object) -> None:
+        if self._is_foreign and self._has_answer and not self._by_place and not self._later:
+            self._halt(seq, "its program went on after an answer")
         self._flush()
 
     def _attempt(self, seq: int, event: events.AttemptStart) -> None:
         if self._has_answer:
-            self._flush()  # of a library that has no turns
+            self._turn(seq, event)  # of a library that has no turns
         names = event.own_tools
         if names is not None and (key := [(name, name not in self._changed) for name in sorted(names)]) != self._tools:
             self._tools = key
@@ -228,7 +230,7 @@ class StepReader:
                     if each.call.id == result.tool_use_id and each.result is None:
                         each.result, each.result_seq = result, seq
             return
-        if event.source == SOURCE:
+        if event.source == SOURCE or self._is_foreign:
             self.sent[seq] = messages
         key = None if event.source == OUTPUT else message_keys(messages)
         self._put(Step(seq, "messages", key, lambda: _listed(f"{event.source} adds", messages)))
@@ -244,17 +246,16 @@ class StepReader:
         key = event.replaced, event.by, message_keys(event.instead)
         self._put(Step(seq, "messages", key, lambda: _listed(what, event.instead)))
 
-    def _limit_reached(self, _: int, event: events.LimitReached) -> None:
-        self._limit = event.limit
-
     def _stopped(self, seq: int, _: events.RunStop) -> None:
+        if self._is_foreign and self._by_place:
+            self._stop_in_turn(seq, "its program ended after a call")
         self._flush()
         self._put(Step(seq, "end", "finished", lambda: "the run finishes"))
 
     def _aborted(self, seq: int, event: events.RunAbort) -> None:
-        if event.cause == "cancel" or self._limit == "max_seconds":
-            what = "was cancelled" if event.cause == "cancel" else "reached the limit max_seconds"
-            self._stop_in_turn(seq, f"it {what} there, which depends on time")
+        is_timed = event.cause == "cancel" or "limit max_seconds" in event.reason
+        if is_timed or self._is_foreign:
+            self._stop_in_turn(seq, f"it ended there ({event.cause}): {event.reason}")
         self._flush(is_open=True)
         self._put(Step(seq, "end", event.cause, lambda: f"the run ends ({event.cause}): {event.reason}"))
 
@@ -273,7 +274,6 @@ class StepReader:
     def _requeue(self, _: int, __: events.RunRequeue) -> None:
         if self.steps and self.steps[-1].kind == "end":
             self.steps.pop()
-        self._limit = ""
 
     def _stop_in_turn(self, seq: int, reason: str) -> None:
         """Stop at the first call of this turn that has no result."""
@@ -297,7 +297,7 @@ class StepReader:
 
     def _put_call(self, each: StoredCall, *, is_open: bool, reason: str) -> None:
         call, result = each.call, each.result
-        has_run = each.has_run or "verdict" in self._left_out
+        has_run = each.has_run or self._is_foreign
         end = "" if has_run else " is not run"
         if has_run or result is not None:
             key = call.name, text_of(call.input), has_run
@@ -332,7 +332,6 @@ _TAKEN: Mapping[type[Event], Callable[[StepReader, int, Any], None]] = {
     events.MessageAdd: StepReader._add,
     events.ConversationReplace: StepReader._replace,
     events.ConversationCompact: StepReader._compact,
-    events.LimitReached: StepReader._limit_reached,
     events.RunStop: StepReader._stopped,
     events.RunAbort: StepReader._aborted,
     events.RunPause: StepReader._paused,
