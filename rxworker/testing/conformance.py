@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -169,11 +169,11 @@ async def check(source: object, *, rules: Collection[Rule] = tuple(Rule), second
         9 of 9 rules kept, 4 not tried
         >>> report.raise_for_broken()
     """
-    _, [alone], _ = await _follow(source, _one, seconds)
+    _, [alone], _ = await _follow(source, ("plain",), seconds)
     rows = {row.rule: row for row in check_records(alone.items, error=alone.error).rows}
-    for rule, begin in DELIVERY.items():
+    for rule, kinds in DELIVERY.items():
         if rule in rules or (rule is Rule.TWO_WATCHERS and not DELIVERY.keys().isdisjoint(rules)):
-            opened, watchers, untried = await _follow(source, begin, seconds)
+            opened, watchers, untried = await _follow(source, kinds, seconds)
             wrong = _difference(opened, watchers, alone)
             if rule in (Rule.RAISING_WATCHER, Rule.SLOW_WATCHER) and rows[Rule.TWO_WATCHERS].outcome == "broken":
                 untried = "two watchers without a third do not receive the same, either"
@@ -200,27 +200,35 @@ async def _open(source: object) -> AsyncGenerator[Stream]:
 
 
 class _Watcher:
-    """What a watcher has received, and how its stream has ended."""
+    """What a watcher has received, and how its stream has ended.
 
-    def __init__(self, stream: Stream, *, raises: bool = False) -> None:
+    Args:
+        opened: What it watches.
+        kind: One of those of `DELIVERY`.
+        first: The first item of another watcher; one that ``resumes`` begins after it.
+    """
+
+    def __init__(self, opened: Stream, kind: str, first: Sequence[object] = ()) -> None:
         self.items: list[object] = []
         self.error: BaseException | None = None
         self.first, self.ended = asyncio.Event(), asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self.raises = raises
+        self.kind = kind
         self.leave: Callable[[], object] = lambda: None
-        if isinstance(stream, Run | Replica):
-            stream = stream.records
-        if isinstance(stream, Observable):
+        self._loop = asyncio.get_running_loop()
+        if isinstance(opened, Run | Replica):
+            self.items += first if kind == "resumes" else ()
+            after = cast("list[Record]", self.items)[0].seq if self.items else 0
+            opened = opened.watch(after=after) if kind in ("resumes", "stops") else opened.records
+        if isinstance(opened, Observable) and kind != "stops":
             with suppress(OSError):  # a cold one raises here what its observer raises
-                self.leave = stream.subscribe(self._next, self._end, self._end).dispose
+                self.leave = opened.subscribe(self._next, self._end, self._end).dispose
         else:
-            self.leave = self._loop.create_task(self._read(stream)).cancel
+            self.leave = self._loop.create_task(self._read(cast("AsyncIterable[object]", opened))).cancel
 
     def _next(self, item: object) -> None:
         self.items.append(item)
         self._loop.call_soon_threadsafe(self.first.set)
-        if self.raises:
+        if self.kind == "raises":
             raise OSError("this watcher raises, to try a rule")
 
     def _end(self, error: BaseException | None = None) -> None:
@@ -234,6 +242,8 @@ class _Watcher:
             if isinstance(stream, AsyncIterable):
                 async for item in stream:
                     self._next(item)
+                    if self.kind == "stops":
+                        await asyncio.Event().wait()
             else:
                 self.items += stream
         except Exception as raised:
@@ -241,88 +251,45 @@ class _Watcher:
         self._end(error)
 
 
-class NotTriedError(Exception):
-    """A rule cannot be tried on a stream."""
+DELIVERY: dict[Rule, tuple[str, ...]] = {
+    Rule.TWO_WATCHERS: ("plain", "plain"),
+    Rule.LATE_WATCHER: ("plain", "joins", "late", "resumes"),
+    Rule.RAISING_WATCHER: ("plain", "raises", "plain"),
+    Rule.SLOW_WATCHER: ("plain", "stops", "plain"),
+}
+"""The watchers of each rule about delivery, in the order in which they are attached.
+
+One ``joins`` after the first item; one is ``late``, after the end, and so is one that ``resumes`` after the first
+record; one ``raises`` at its first item, and one ``stops`` after it.
+"""
 
 
-Watch: TypeAlias = Callable[..., _Watcher]
-"""Attaches a watcher to the stream, or to another one that it is given."""
-Begin: TypeAlias = Callable[[Watch, Stream], Awaitable[None]]
-"""Attaches the watchers of a rule."""
-
-
-async def _follow(source: object, begin: Begin, seconds: float) -> tuple[Stream, list[_Watcher], str]:
+async def _follow(source: object, kinds: Iterable[str], seconds: float) -> tuple[Stream, list[_Watcher], str]:
     """Begin a stream, attach watchers, and wait for the ends of their streams; also why there are no more watchers."""
     watchers: list[_Watcher] = []
     untried = ""
     async with _open(source) as opened:
-
-        def watch(other: Stream | None = None, **options: bool) -> _Watcher:
-            has_many = isinstance(opened, Run | Replica | Observable | AsyncIterable)
-            if watchers and (isinstance(opened, AsyncIterator) or not has_many):
-                raise NotTriedError(f"a {type(opened).__name__} has one reader")
-            watchers.append(_Watcher(opened if other is None else other, **options))
-            return watchers[-1]
-
+        stream: object = opened
+        is_read = isinstance(stream, Run | Replica | AsyncIterable)
+        has_one = isinstance(stream, AsyncIterator) or not (is_read or isinstance(stream, Observable))
         try:
             with suppress(TimeoutError):  # what is missing is reported
                 async with asyncio.timeout(seconds):
-                    try:
-                        await begin(watch, opened)
-                    except NotTriedError as error:
-                        untried = str(error)
+                    for kind in kinds:
+                        if kind in ("joins", "late", "resumes"):
+                            await (watchers[0].first if kind == "joins" else watchers[0].ended).wait()
+                        if watchers and has_one:
+                            untried = f"a {type(opened).__name__} has one reader"
+                        elif kind == "stops" and not is_read:
+                            untried = "an observable pushes: a slow observer holds its thread"
+                        else:
+                            watchers.append(_Watcher(opened, kind, watchers[0].items[:1] if watchers else ()))
                     for watcher in watchers:
-                        await (watcher.first if watcher.raises else watcher.ended).wait()
+                        await (watcher.first if watcher.kind in ("raises", "stops") else watcher.ended).wait()
         finally:
             for watcher in watchers:
                 watcher.leave()
-        return opened, [watcher for watcher in watchers if not watcher.raises], untried
-
-
-async def _one(watch: Watch, _: Stream) -> None:
-    watch()
-
-
-async def _two(watch: Watch, _: Stream) -> None:
-    watch()
-    watch()
-
-
-async def _late(watch: Watch, opened: Stream) -> None:
-    early = watch()
-    await early.first.wait()
-    watch()
-    await early.ended.wait()
-    watch()
-    if isinstance(opened, Run | Replica) and early.items:  # one that connects again
-        first = cast("Record", early.items[0])
-        watch(opened.watch(after=first.seq)).items.append(first)
-
-
-async def _raising(watch: Watch, _: Stream) -> None:
-    watch()
-    watch(raises=True)
-    watch()
-
-
-async def _slow(watch: Watch, opened: Stream) -> None:
-    watchers = watch(), watch()
-    stream = opened.watch() if isinstance(opened, Run | Replica) else opened
-    if not isinstance(stream, AsyncIterable):
-        raise NotTriedError("an observable pushes: a slow observer holds its thread")
-    reader = aiter(stream)
-    await anext(reader, None)  # and takes no other, as long as the rest is read
-    for watcher in watchers:
-        await watcher.ended.wait()
-    del reader
-
-
-DELIVERY: dict[Rule, Begin] = {
-    Rule.TWO_WATCHERS: _two,
-    Rule.LATE_WATCHER: _late,
-    Rule.RAISING_WATCHER: _raising,
-    Rule.SLOW_WATCHER: _slow,
-}
+        return opened, [watcher for watcher in watchers if watcher.kind not in ("raises", "stops")], untried
 
 
 def _difference(opened: Stream, watchers: list[_Watcher], alone: _Watcher) -> str:
