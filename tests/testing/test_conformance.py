@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -163,7 +164,9 @@ def test_a_report_names_rules_reasons_and_records() -> None:
     assert report.rows[8].seqs == (7,)
     with pytest.raises(AssertionError, match="seq 7 after 5"):
         report.raise_for_broken()
-    assert [*conformance.REASONS] == [*Rule]
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "test-your-worker.md"
+    listed = re.findall(r"^\| `([a-z-]+)` \|", page.read_text(encoding="utf-8"), re.M)
+    assert [*conformance.REASONS] == [*Rule] == listed
 
 
 # Runs of workers.
