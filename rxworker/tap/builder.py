@@ -93,10 +93,13 @@ class RunBuilder:
     Args:
         name: The name of the program, which lists show as the worker.
         run: Which run it is, where a source has several.
+        late_calls: Whether the source reports a call when its tool begins: the response goes on until the next one, so
+            that all calls are in it.
 
     Attributes:
         name: The name of the program.
         run: Which run it is.
+        late_calls: See above.
         time: When what follows has happened, in seconds since the epoch; ``None``: now.
         is_over: Whether the run has ended.
 
@@ -110,9 +113,10 @@ class RunBuilder:
          'TurnStop', 'RunStop']
     """
 
-    def __init__(self, name: str = "", run: str = "") -> None:
+    def __init__(self, name: str = "", run: str = "", *, late_calls: bool = False) -> None:
         self.name = name
         self.run = run
+        self.late_calls = late_calls
         self.time: float | None = None
         self._path: tuple[str, ...] = ()
         self._out: list[Tapped] = []
@@ -282,7 +286,8 @@ class RunBuilder:
         self._emit(make(block.index, text))
 
     def _begin(self, kind: BlockType, key: Hashable, metadata: ToolUseMetadata | None) -> BlockStart:
-        if not self._in_response or (self._calls and any(each.began for each in self._calls.values())):
+        began = not self.late_calls and any(each.began for each in self._calls.values())
+        if not self._in_response or began:
             self.request()
         if key in self._open:
             self.stop_block(key)
@@ -379,7 +384,8 @@ class RunBuilder:
             self.stop_block(id)
         if id not in self._calls:
             self.call(id, name, {} if arguments is None else arguments)
-        self.respond()
+        if not self.late_calls:
+            self.respond()
         each = self._calls[id]
         if each.began is None:
             if isinstance(arguments, dict):
@@ -431,7 +437,7 @@ class RunBuilder:
         self.tool_start(id)
         known = self._inner.get(id)
         if known is None:
-            known = self._inner[id] = RunBuilder(name, self.run)
+            known = self._inner[id] = RunBuilder(name, self.run, late_calls=self.late_calls)
             known._path, known._out = (*self._path, id), self._out
         known.time = self.time
         return known

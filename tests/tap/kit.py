@@ -30,8 +30,8 @@ LEFT_OUT = (
     "langgraph_triggers",
     "lc_versions",
     "new_items",
+    "params_json_schema",
     "raw_responses",
-    "tools",
 )
 """Members that are long and that no mapper reads."""
 DEPTH = 12
