@@ -48,8 +48,8 @@ async def again(runs: list[LabRun]) -> int:
     return sum([(await rerun(each, candidate)).same for each in runs])
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+def measure(count: int) -> tuple[int, float, float]:
+    """How many runs are the same, and the CPU seconds of reading them and of running them again."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"sqlite:{Path(folder) / 'runs.db'}"
         asyncio.run(fill(address, count))
@@ -57,10 +57,15 @@ def main() -> None:
         runs = asyncio.run(read(address))
         was_read = time.process_time()
         same = asyncio.run(again(runs))
-        ended = time.process_time()
+        return same, was_read - began, time.process_time() - was_read
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+    same, reading, running = measure(count)
     print(f"{same} of {count} runs of {TURNS} turns are the same")
-    print(f"read {was_read - began:.2f} s, run again {ended - was_read:.2f} s, together {ended - began:.2f} s of CPU")
-    print(f"{(ended - was_read) / count / TURNS * 1e3:.2f} ms a turn")
+    print(f"read {reading:.2f} s, run again {running:.2f} s, together {reading + running:.2f} s of CPU")
+    print(f"{running / count / TURNS * 1e3:.2f} ms a turn")
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ class StepReader:
 
     def _paused(self, seq: int, event: events.RunPause) -> None:
         pause = event.pause
-        if (why := APART.get(pause.hook)) is not None and self._stops:
+        if (why := APART.get(pause.hook)) is not None and self._stops and self.stop is None:
             at = [at for at, step in enumerate(self.steps) if step is self._pause]
             del self.steps[at[0] if at else len(self.steps) :]  # the verdict of a hook that waits
             self._halt(seq, f"it paused there: {why}")
