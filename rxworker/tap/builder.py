@@ -93,8 +93,8 @@ class RunBuilder:
     Args:
         name: The name of the program, which lists show as the worker.
         run: Which run it is, where a source has several.
-        late_calls: Whether the source reports a call when its tool begins: the response goes on until the next one, so
-            that all calls are in it.
+        late_calls: Whether a tool may begin before its response is whole, or the source reports a call only then: the
+            response goes on until the next one, so that all calls are in it. Otherwise the start of a tool ends it.
 
     Attributes:
         name: The name of the program.
@@ -144,6 +144,11 @@ class RunBuilder:
     def is_new(self) -> bool:
         """Whether nothing of the run is built yet."""
         return self._status == "new"
+
+    @property
+    def is_responding(self) -> bool:
+        """Whether a response is open."""
+        return self._in_response
 
     def take(self) -> list[Tapped]:
         """What was built since this was called last."""
@@ -238,13 +243,21 @@ class RunBuilder:
         if block is not None:
             self._emit(SignatureDelta(block.index, signature))
 
-    def call(self, id: str, name: str, arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
+    def call(
+        self,
+        id: str,  # noqa: A002 - what it is
+        name: str,
+        arguments: JsonObject | str | None = None,
+        *,
+        is_provided: bool = False,
+    ) -> None:
         """The model calls a tool.
 
         Args:
             id: The id of the call.
             name: The name of the tool.
             arguments: All of its arguments, as a value or as JSON; ``None`` if they follow with `arguments`.
+            is_provided: Whether the provider runs the tool, within the response.
 
         A call that is reported a second time, before its result, is no other call.
         """
@@ -252,7 +265,8 @@ class RunBuilder:
         if id in self._open or (known is not None and known.result is None):
             return
         name = name or UNKNOWN
-        self._begin(BlockType.TOOL_USE, id, ToolUseMetadata(id, name))
+        kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
+        self._begin(kind, id, ToolUseMetadata(id, name))
         self._texts[id] = []
         if arguments is not None:
             self.arguments(arguments if isinstance(arguments, str) else json.dumps(arguments), id)
@@ -273,8 +287,17 @@ class RunBuilder:
             return
         if isinstance(known := block.metadata, ToolUseMetadata):
             text = "".join(self._texts.pop(known.id, ())) or "{}"
-            self._calls[known.id] = _Call(self._places[known.id], ToolCall(known.id, known.name, parse_arguments(text)))
+            if block.block_type is BlockType.TOOL_USE:
+                call = ToolCall(known.id, known.name, parse_arguments(text))
+                self._calls[known.id] = _Call(self._places[known.id], call)
         self._emit(BlockStop(block.index, block.block_type, metadata=block.metadata))
+
+    def abort_block(self, reason: str, key: Hashable = None) -> None:
+        """A block is not whole, and does not count; by default the current one."""
+        key = self._current if key is None else key
+        if (block := self._open.pop(key, None)) is not None:
+            self._texts.pop(key, None) if isinstance(key, str) else None
+            self._emit(BlockAbort(block.index, block.block_type, reason))
 
     def _delta(self, kind: BlockType, key: Hashable, make: type[TextDelta | ThinkingDelta], text: str) -> None:
         if not text:
@@ -292,9 +315,9 @@ class RunBuilder:
         if key in self._open:
             self.stop_block(key)
         known = self._open.get(self._current)
-        if known is not None and known.block_type is not BlockType.TOOL_USE:
+        if known is not None and not isinstance(known.metadata, ToolUseMetadata):
             self.stop_block()
-        if metadata is not None:
+        if metadata is not None and kind is BlockType.TOOL_USE:
             self._places[metadata.id] = len(self._places)
         block = self._open[key] = BlockStart(self._index, kind, metadata)
         self._index, self._current = self._index + 1, key
@@ -333,7 +356,7 @@ class RunBuilder:
 
     def retract(self, reason: str) -> None:
         """What the response has brought does not count: another attempt follows."""
-        is_next = not self._in_turn or any(each.began for each in self._calls.values())
+        is_next = not self._in_turn or (not self.late_calls and any(each.began for each in self._calls.values()))
         if is_next and not (self._in_response or self._failure):
             self.attempt()  # it is the next one that has failed
         if self._in_turn:
@@ -368,9 +391,23 @@ class RunBuilder:
                 continue
             elif isinstance(event, BlockAbort):
                 self._open.pop(event.index, None)
-            elif isinstance(event, Status) and event.status is not ResponseStatus.STARTED:
-                self._in_response = False
+            elif isinstance(event, Error):
+                self._cut(event.message)
+            elif isinstance(event, Status):
+                self._end_blocks(event.status)
             self._emit(event)
+
+    def _end_blocks(self, status: ResponseStatus) -> None:
+        """End what is open when a response is whole, or cut it off when it is not, or begins again."""
+        if status is ResponseStatus.COMPLETED:
+            for key in [*self._open]:
+                self.stop_block(key)
+        else:
+            self._cut(status.value)
+        if status is ResponseStatus.STARTED:
+            self._calls, self._places, self._index = {}, {}, 0
+        else:
+            self._in_response = False
 
     def tool_start(self, id: str, name: str = "", arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
         """A tool runs. A call that no response has made is put into one.

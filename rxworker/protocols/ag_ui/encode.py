@@ -315,7 +315,10 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
             if block.is_held:
                 self._held[block.id] = parent
             else:
-                yield wire.ToolCallStart(block.id, block.tool, parent)
+                is_provided = block.block_type is events.BlockType.SERVER_TOOL_USE
+                yield wire.ToolCallStart(
+                    block.id, block.tool, parent, ours({"provided": True}) if is_provided else None
+                )
         else:
             self._parent_of(block, block.id)  # the calls after a text are part of its message
             metadata = ours({"refusal": True}) if block.block_type is events.BlockType.REFUSAL else None
@@ -370,6 +373,8 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         result = change.result
         content = result_content(result) if self._is_new else result_text(result)
         about: JsonObject = {"isError": result.is_error, "seconds": change.seconds}
+        if change.is_placeholder:
+            about["placeholder"] = True  # its arguments were never complete
         if change.id not in self._held:
             yield wire.ToolCallResult(f"{change.id}.result", change.id, content, "tool", ours(about))
             return

@@ -204,6 +204,7 @@ class ToolCallStart(CallEvent, frozen=True, tag="TOOL_CALL_START"):
 
     tool_call_name: str
     parent_message_id: str | None = None
+    metadata: JsonObject | None = None
 
 
 class ToolCallArgs(CallEvent, frozen=True, tag="TOOL_CALL_ARGS"):

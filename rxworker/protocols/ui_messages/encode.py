@@ -241,6 +241,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         record = change.record
         event = record.event
         data_type = f"data-{type_name(event).replace('_', '-')}"
+        inside = f"{'/'.join(record.path)}.{record.turn}.{record.seq}" if record.path else None
         match event:
             case events.SharedStateChange() if not record.path:
                 self._shared = apply_change(self._shared, event)
@@ -254,9 +255,9 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             case events.Custom(name=name, data=data):
                 yield Data(f"data-{name}", data)
             case events.HookMessage() | events.HookVerdict() | events.LimitReached() | events.Error():
-                yield Data(data_type, event)
+                yield Data(data_type, event, inside)
             case _:
-                yield Data(data_type, event, transient=True)
+                yield Data(data_type, event, inside, transient=True)
 
 
 def _whole(_: UiMessageEncoder, change: changes.BlockWhole) -> Iterator[UiMessagePart]:

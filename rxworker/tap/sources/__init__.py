@@ -1,5 +1,7 @@
 """Mappers of the streams of other libraries. None of them imports the library that it reads."""
 
+from rxworker.tap.sources.address import ag_ui_events, json_events, remote_records
+from rxworker.tap.sources.ag_ui import AGUI
 from rxworker.tap.sources.agno import Agno
 from rxworker.tap.sources.claude_code import ClaudeCode
 from rxworker.tap.sources.codex import Codex
@@ -7,5 +9,19 @@ from rxworker.tap.sources.langgraph import LangGraph
 from rxworker.tap.sources.openai_agents import OpenAIAgents
 from rxworker.tap.sources.pydantic_ai import PydanticAI
 from rxworker.tap.sources.session_files import session_files
+from rxworker.tap.sources.ui_messages import UIMessages
 
-__all__ = ["Agno", "ClaudeCode", "Codex", "LangGraph", "OpenAIAgents", "PydanticAI", "session_files"]
+__all__ = [
+    "AGUI",
+    "Agno",
+    "ClaudeCode",
+    "Codex",
+    "LangGraph",
+    "OpenAIAgents",
+    "PydanticAI",
+    "UIMessages",
+    "ag_ui_events",
+    "json_events",
+    "remote_records",
+    "session_files",
+]

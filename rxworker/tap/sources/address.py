@@ -1,0 +1,130 @@
+"""Streams at an address: server-sent events of JSON, and the records of another server of rxworker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from rxworker.errors import HttpStatusError, RemoteProtocolError, TransportError
+from rxworker.events import Record
+from rxworker.framing import SseDecoder
+from rxworker.framing.sse import SseFrame
+from rxworker.hub.iterate import iterate
+from rxworker.messages import Json, JsonObject
+from rxworker.protocols.native import decode_record
+from rxworker.providers.base import HttpRequest
+from rxworker.transport.http import HttpTransport, shown
+
+RETRY = 1.0
+"""Seconds until the next connection, unless the server sets them."""
+BUSY = (429, 502, 503, 504)
+"""The answers after which a connection is made again."""
+
+
+async def frames_of(
+    url: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[SseFrame, None]:
+    """The server-sent events of an address, of one connection. The body is sent with POST."""
+    sent = {"accept": "text/event-stream", **{name.lower(): each for name, each in (headers or {}).items()}}
+    if body is not None:
+        sent["content-type"] = "application/json"
+    data = b"" if body is None else msgspec.json.encode(body)
+    request = HttpRequest(url, sent, data, method="GET" if body is None else "POST")
+    decoder = SseDecoder()
+    async with aclosing(iterate(HttpTransport().send(request), limit=1 << 20)) as chunks:
+        async for chunk in chunks:
+            for frame in decoder.feed_run(chunk):
+                yield frame
+    for frame in decoder.finish():
+        yield frame
+
+
+async def json_events(
+    url: str, body: JsonObject | None = None, *, headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[JsonObject, None]:
+    """The events of an address that are objects, until ``[DONE]``; each with the time at which it came.
+
+    Args:
+        url: The address.
+        body: Is sent with POST; ``None``: the events are read with GET.
+        headers: Headers of the request, such as one with a key. They are not recorded.
+
+    Raises:
+        TransportError: There is no connection, or it broke.
+        HttpStatusError: The answer is not a stream of events.
+        RemoteProtocolError: An event is not an object.
+    """
+    async with aclosing(frames_of(url, body, headers)) as frames:
+        async for frame in frames:
+            if frame.data == b"[DONE]":
+                return
+            try:
+                event = msgspec.json.decode(frame.data, type=JsonObject)
+            except (msgspec.DecodeError, UnicodeError) as error:
+                raise RemoteProtocolError(f"an event of {shown(url)} is not a JSON object: {error}") from error
+            yield {"timestamp": int(time.time() * 1000), **event}
+
+
+async def ag_ui_events(
+    url: str, given: str | JsonObject | None = None, *, headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[JsonObject, None]:
+    """The events of an agent at an address: the source of a tap with `AGUI`.
+
+    Args:
+        url: The address.
+        given: A text, or a whole ``RunAgentInput``, which is sent with POST and begins a run; ``None``: the events are
+            read with GET.
+        headers: Headers of the request, such as one with a key. They are not recorded.
+
+    Raises:
+        TransportError: There is no connection, or it broke.
+        HttpStatusError: The answer is not a stream of events.
+
+    Each event has the time at which it came, where the agent reports none.
+    """
+    if isinstance(given, str):
+        messages: list[Json] = [{"id": "message-1", "role": "user", "content": given}]
+        ids: JsonObject = {"threadId": "thread-1", "runId": "run-1"}
+        given = {**ids, "messages": messages, "tools": [], "context": [], "state": {}, "forwardedProps": {}}
+    async with aclosing(json_events(url, given, headers=headers)) as events:
+        async for event in events:
+            yield {"input": given, **event} if given and event.get("type") == "RUN_STARTED" else event
+
+
+async def remote_records(url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[Record, None]:
+    """The records of a run at another server of rxworker, such as ``http://127.0.0.1:8000/api/runs/run-1/events``.
+
+    A connection that breaks is made again, and the records go on after the last one.
+
+    Args:
+        url: The address of the events of the run.
+        headers: Headers of the request, such as one with a token. They are not recorded.
+
+    Raises:
+        HttpStatusError: The server refuses the request, or does not have the run.
+        RemoteProtocolError: An event is not a record.
+    """
+    last, pause = "", RETRY
+    while True:
+        known = {"last-event-id": last} if last else {}
+        try:
+            async with aclosing(frames_of(url, None, {**(headers or {}), **known})) as frames:
+                async for frame in frames:
+                    last, pause = frame.id or last, pause if frame.retry is None else frame.retry / 1000
+                    if frame.event == "end":
+                        return
+                    if frame.event == "message":
+                        yield decode_record(frame.data)
+        except HttpStatusError as error:
+            if error.status == 204:  # there are no more
+                return
+            if error.status not in BUSY:
+                raise
+        except TransportError as error:
+            if not error.retryable:
+                raise
+        await asyncio.sleep(pause)

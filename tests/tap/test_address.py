@@ -1,0 +1,153 @@
+"""Runs at an address: of AG-UI, of the AI SDK, and of another server of rxworker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rxworker import Worker
+from rxworker.errors import HttpStatusError, RemoteProtocolError
+from rxworker.events import Record, TextDelta
+from rxworker.messages import JsonObject
+from rxworker.protocols.native import end_frame, record_frame, retry_frame
+from rxworker.run.run import end_of
+from rxworker.tap import tap
+from rxworker.tap.sources import AGUI, UIMessages, ag_ui_events, json_events, remote_records
+from rxworker.testing import ScriptedModel, call, think
+from rxworker.testing.lint import lint
+from rxworker.ui.web import WebServer
+from tests.runs import reached
+from tests.tap.test_wire import figures, look, records_of
+
+
+def worker() -> Worker:
+    return Worker(ScriptedModel([think("Hm") + call("look", city="K"), "Done."]), tools=[look])
+
+
+async def test_a_run_of_another_server_is_the_same_here() -> None:
+    expected = worker().run("Go.")
+    await expected
+    chat: JsonObject = {
+        "id": "chat-1",
+        "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Go."}]}],
+    }
+    async with WebServer(lambda _: worker(), port=0) as server:
+        runs = [
+            tap(ag_ui_events(f"{server.url}ag-ui", "Go."), AGUI()),
+            tap(json_events(f"{server.url}api/chat", chat), UIMessages(given="Go.")),
+        ]
+        for run in runs:
+            await run
+            assert figures(run.state) == figures(expected.state)
+            assert lint(records_of(run)) == []
+
+
+async def served(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]], use: Callable[[str], Awaitable[Any]]
+) -> Any:
+    app = web.Application()
+    app.router.add_route("*", "/", handle)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        return await use(f"http://127.0.0.1:{runner.addresses[0][1]}/")
+    finally:
+        await runner.cleanup()
+
+
+async def test_records_go_on_after_the_last_one_when_the_connection_breaks() -> None:
+    run = worker().run("Go.")
+    await run
+    records = records_of(run)
+    asked: list[str | None] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        last = request.headers.get("Last-Event-ID")
+        asked.append(last)
+        if len(asked) == 3:
+            return web.Response(status=503)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(retry_frame(0))
+        after = int(last or 0)
+        for record in records[after : after + 7]:
+            await response.write(record_frame(record))
+        if after + 7 >= len(records):
+            await response.write(end_frame("finished"))
+        elif len(asked) % 2:
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+    async def use(url: str) -> Any:
+        again = tap(remote_records(url))
+        await again
+        return again
+
+    again = await served(handle, use)
+    assert figures(again.state) == figures(run.state)
+    events = [each.event for each in records_of(again)]
+    assert events[1:] == [each.event for each in records[1:]]
+    assert asked[:5] == [None, "7", "14", "14", "21"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (b"data: [1]\n\n", 200, RemoteProtocolError),
+        (b"no", 404, HttpStatusError),
+        (b'data: {"seq"', 200, RemoteProtocolError),
+    ],
+)
+async def test_an_answer_that_is_not_a_stream_ends_the_run(body: bytes, status: int, error: type[Exception]) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(
+            body=body, status=status, content_type="text/event-stream" if status == 200 else "text/plain"
+        )
+
+    async def use(url: str) -> None:
+        sources: list[Any] = [json_events(url), remote_records(url, headers={"Authorization": "Bearer secret"})]
+        for source in sources:
+            with pytest.raises(error) as raised:
+                await tap(source, UIMessages())
+            assert "secret" not in str(raised.value)
+
+    await served(handle, use)
+
+
+async def test_no_records_are_left() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=204)
+
+    async def use(url: str) -> list[Record]:
+        return [record async for record in remote_records(url)]
+
+    assert await served(handle, use) == []
+
+
+async def test_a_tap_that_is_cancelled_leaves_its_connection() -> None:
+    gone = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b'data: {"type":"text-delta","id":"1","delta":"Half"}\n\n')
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+        return response
+
+    async def use(url: str) -> None:
+        run = tap(json_events(url), UIMessages())
+        await reached(run, TextDelta)
+        await run.cancel()
+        await end_of(run)
+        await asyncio.wait_for(gone.wait(), 30)
+
+    await served(handle, use)
