@@ -1,6 +1,7 @@
 """Tools for testing programs that use rxworker, as public as the library.
 
-A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
+A scripted model and a server that replays answers over real HTTP, a linter for streams of events, the rules of a
+stream (`rxworker.testing.conformance`), and marbles.
 """
 
 from typing import TYPE_CHECKING

@@ -39,9 +39,11 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
+from rxworker.hub import Delivery, Hub, Watch
 from rxworker.log import MemoryLog
 from rxworker.log.replica import Replica
 from rxworker.messages import Conversation, ToolCall, ToolResult
+from rxworker.state import RunState
 from rxworker.tap import tap
 from rxworker.testing import ScriptedModel, call, conformance, fail, say, stall
 from rxworker.testing.conformance import Rule, check, check_records
@@ -251,6 +253,27 @@ async def test_runs_keep_all_rules(source: Callable[[], object], shown: set[Rule
     report = await check(source)
     report.raise_for_broken()
     assert {*names(report, "kept")} >= shown | DELIVERY
+
+
+WATCH = Hub.watch
+
+
+def watch_all(hub: Hub, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
+    return WATCH(hub, delivery, name=name)
+
+
+FAULTS: dict[str, tuple[type[object], str, object, str]] = {
+    "all again after a number": (Hub, "watch", watch_all, "item 1 differs"),
+    "another state": (Run, "state", property(lambda _: RunState()), "is not the fold of its records"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_faulty_run_breaks_a_rule_of_delivery(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name, wrong, reason = FAULTS[fault]
+    monkeypatch.setattr(kind, name, wrong)
+    report = await check(of_tools, rules=(Rule.LATE_WATCHER,))
+    assert [row.reason[-len(reason) :] for row in report.rows] == [reason]
 
 
 def test_recorded_responses_keep_all_rules(recording: Path) -> None:
