@@ -311,8 +311,14 @@ class OpenRun:
         elif (waiting := self._sent.get(id)) is None or not waiting.cancel():
             raise LocalProtocolError(NOT_WAITING)
 
-    async def deliver(self, call_id: str, result: object, *, is_error: bool = False) -> None:
+    async def deliver(self, call_id: str, result: object, *, is_error: bool = False, inside: str = "") -> None:
         """Give the result of a call in the background, also to a paused run; see `EventLog.deliver`.
+
+        Args:
+            call_id: The id of the call.
+            result: The result.
+            is_error: Whether the call has failed.
+            inside: The id of the run of the call, if that is a stored one inside this.
 
         Raises:
             CommandConflictError: The call has a result.
@@ -320,7 +326,7 @@ class OpenRun:
             LogError: As for ``send``.
         """
         if self.log is not None:
-            await self.log.deliver(self.id, call_id, result, is_error=is_error)
+            await self.log.deliver(inside or self.id, call_id, result, is_error=is_error)
         else:
             self._its_own.deliver(call_id, result, is_error=is_error)
 

@@ -306,21 +306,21 @@ VERBS = {
 
 
 async def post_deliver(state: ServerState, request: WebRequest) -> web.Response:
-    """Give the result of a call in the background.
+    """Give the result of a call in the background, also of a run inside another one.
 
     With the token for that, of the run of any user; with a link to the call, once.
     """
-    run_id = request.params["id"]
+    run_id, outermost = request.params["id"], await state.store.outermost_id(request.params["id"])
     if request.only_delivers:
-        request.owner = await state.store.owner_of_run(run_id)
-    entry = await state.runs.of(request).find(run_id)
+        request.owner = await state.store.owner_of_run(outermost)
+    entry = await state.runs.of(request).find(outermost)
     body = await read_json(request, DeliverBody)
     of_link = None if request.link is None else request.link.call
     if (call := body.call or of_link) is None:
         raise ApiError(400, "bad_request", "call is missing: send the id of the call in the background")
     if of_link is not None and call != of_link:
         raise ApiError(403, "not_shared", "this link delivers the result of another call")
-    await entry.deliver(call, body.result, is_error=body.is_error)
+    await entry.deliver(call, body.result, is_error=body.is_error, inside=run_id)
     return bytes_response(b"{}" if request.only_delivers or of_link is not None else entry.encoded())
 
 

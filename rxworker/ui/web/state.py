@@ -331,7 +331,7 @@ class ServerState:
         if board:
             self.boards.find(board)
         if run:
-            await runs.find(run)
+            await runs.find(await self.store.outermost_id(run) if call else run)
         if conversation and runs.conversation(conversation) is None:
             raise ApiError(404, "no_conversation", "there is no such conversation")
         return await self.links.make(shown, owner=owner, until=until)

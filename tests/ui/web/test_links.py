@@ -12,13 +12,15 @@ import aiohttp
 import pytest
 from reactivex import operators as ops
 
-from rxworker import Worker, worker_tool
+from rxworker import Worker, tool, worker_tool
 from rxworker.boards import Dashboard, panel
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.events import Record, RunStart
-from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.events import BackgroundStop, Record, RunStart
+from rxworker.log import EventLog, MemoryLog, Replica, SQLiteLog
+from rxworker.log.format import record_of
 from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
+from rxworker.tools import ToolContext
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.boards import links
@@ -172,6 +174,47 @@ async def test_a_link_to_a_call_delivers_its_result_once_and_reads_nothing(
     assert (await desk.post(f"api/runs/{run['id']}/deliver", {**result, "call": "call_1_2"}))[0] == 200
     await desk.ended(run["id"])
     assert '{"parcel":1}' in str(desk.sessions[0].conversation.messages)
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+async def test_the_result_of_a_call_in_a_run_inside_is_delivered(by_link: bool) -> None:
+    @tool
+    async def order(context: ToolContext) -> str:
+        context.later()
+
+    inner = Worker(ScriptedModel([call("order"), "It is ordered.", "It is here."]), tools=[order])
+    ask = worker_tool(inner, name="ask", description="Ask.")
+    outer = Worker(ScriptedModel([call("ask", task="Order tea."), "Done."]), tools=[ask])
+    settings = Settings(deliver_token="the token of a webhook")
+
+    def user(request: WebRequest) -> str | None:
+        return request.headers.get("X-User")
+
+    async with (
+        MemoryLog() as log,
+        WebServer(outer, port=0, log=log, settings=settings, user=user) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        ada = {"X-User": "ada"}
+        async with http.post(f"{server.url}api/runs", json={"input": "Go."}, headers=ada) as response:
+            run = (await response.json())["id"]
+        async with asyncio.timeout(10):
+            while not (inside := [one for one in await log.list() if one.row.outer and one.row.turns == 2]):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.005)
+        nested, body = inside[0].run_id, {"call": "call_1_1", "result": "a parcel"}
+        path, headers = f"api/runs/{nested}/deliver", _bearer("the token of a webhook")
+        if by_link:
+            new = await server.state.share(nested, call="call_1_1", owner="ada")
+            path, headers = new.path, {}
+        async with http.post(server.url + path, json=body, headers=headers | {"X-User": "bob"}) as response:
+            assert response.status == 200
+        async with http.post(f"{server.url}api/runs/{nested}/deliver", json=body, headers=ada) as response:
+            assert response.status == 409
+        ended = Replica(log, run)
+        await ended.ended()
+        assert ended.state.status == "finished"
+        stored = [record_of(entry, nested).event async for entry in log.read(nested)]
+        assert [each.result.text for each in stored if isinstance(each, BackgroundStop)] == ["a parcel"]
 
 
 @pytest.mark.parametrize("shown", [{"call": "x"}, {"call": "x", "board": "runs"}, {"call": "x", "run": "run-0"}])

@@ -16,7 +16,7 @@ from rxworker.desk.run import STOP_SECONDS, resume_run
 from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, RunStatusError, SessionBusyError
 from rxworker.events import Annotation
 from rxworker.log import RunInfo
-from rxworker.log.recover import outermost, resumed_id, routed
+from rxworker.log.recover import resumed_id, routed
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import OPEN, When
 from rxworker.messages import Json, Message, ToolResult
@@ -113,11 +113,7 @@ class Runs:
         Raises:
             ApiError: As for ``find_paused``.
         """
-        log = self.store.log
-        info = None if log is None else await log.listed(run_id)
-        if log is not None and info is not None and info.row.outer:
-            run_id = (await outermost(log, info)).run_id
-        return await self.find_paused(run_id)
+        return await self.find_paused(await self.store.outermost_id(run_id))
 
     async def resume_at(self, run_id: str, waiting: RunEntry, decisions: Decisions) -> RunEntry:
         """Resume what `find_waiting` has found by an id, by decisions about the calls of the run with that id.

@@ -19,6 +19,7 @@ from rxworker.errors import LogError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.base import change_row
 from rxworker.log.permissions import Pair
+from rxworker.log.recover import outermost
 from rxworker.log.values import LISTED, USER, RunRow
 from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
@@ -429,6 +430,11 @@ class RunStore:
             return entry.conversation.owner
         info = None if self.log is None else await self.log.listed(run_id)
         return None if info is None else self.owner_of(info)
+
+    async def outermost_id(self, run_id: str) -> str:
+        """The id of the outermost run that has the run with this id inside; that id itself, if there is no such run."""
+        info = None if self.log is None else await self.log.listed(run_id)
+        return run_id if self.log is None or info is None else (await outermost(self.log, info)).run_id
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet.
