@@ -354,14 +354,24 @@ async def test_an_early_call_that_a_pause_discards_is_left_out() -> None:
 
 
 async def test_a_summary_of_the_model_comes_again() -> None:
-    replies = ["One. " * 20, call("look", n=1), "What was: one.", "Two."]
+    replies = ["One. " * 20, call("look", n=1), "What was: one.", "Two.", "Three.", "Four."]
     async with MemoryLog() as log:
         compact = Compact(at=60, by="model", keep=1)
         worker = Worker(ScriptedModel(replies), tools=[look], compact=compact, log=log)
         await worker.run("Count. " * 20)
         await worker.run("Go on.")
-        stored = (await LabRun.read(log))[-1]
+        await worker.run("And?")
+        _, stored, last = await LabRun.read(log)
     seen.clear()
+
+    @on_message_send
+    def note(context: MessageSendContext) -> None:
+        lengths.append(len(context.messages))
+
+    lengths: list[int] = []
+    assert last.start is not None
+    assert (await again(last, hooks=[note], compact=compact)).same
+    assert lengths[0] < len(last.start.conversation.messages)
     assert any(isinstance(each.event, ConversationCompact) and each.event.replaced for each in stored.records)
     assert (await again(stored, compact=compact)).same
     assert (await again(stored)).status == "differs"
@@ -648,6 +658,8 @@ async def test_a_budget_ends_the_real_requests() -> None:
     assert outcomes[0].after is not None
     assert outcomes[2].after is None
     assert len(model.requests) == 2
+    other = await rerun(stored, Worker(ScriptedModel(["No."])), model="real", budget=Budget(max_tokens=10))
+    assert other.status == "differs"
     with pytest.raises(ConfigurationError, match="prices"):
         await rerun(stored, Worker(model), model="real", budget=Budget(max_cost=1.0))
 

@@ -281,7 +281,7 @@ class _Rerun:
         first = worker.initial_conversation.messages
         before = messages[:at] if messages[: len(first)] == first else (*first, *messages[:at])
         labels = {name: text for name, text in self._stored.labels.items() if name != CONVERSATION}
-        conversation = worker.initial_conversation.with_messages(before)
+        conversation = replace(start.conversation.with_messages(before), system=worker.initial_conversation.system)
         session = Session(worker, conversation, allowed=self._stored.allowed, labels=labels)
         form = start.output_format
         try:
@@ -293,7 +293,8 @@ class _Rerun:
             await run
         self._reader.finish()
         self._compare(is_over=True)
-        used_up = await self._used_up() if self._found is not None else None
+        is_limited = self._found is not None and self._reader.steps[-1].key == "limit"
+        used_up = await self._used_up() if is_limited else None
         return self.outcome(None if used_up else self._found, used_up or self._reason)
 
     def outcome(self, difference: Difference | None = None, reason: str = "") -> Outcome:

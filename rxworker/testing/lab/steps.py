@@ -153,7 +153,7 @@ class StepReader:
             self.stop = len(self.steps), seq, reason
 
     def _start(self, seq: int, event: events.RunStart) -> None:
-        system, messages = event.conversation.system, event.conversation.messages
+        system, messages = event.conversation.system, event.conversation.sent.messages
         shown = f"the system prompt {system!r}" if system else "no system prompt"
         self._put(Step(seq, "system", system or "", lambda: shown))
         self._put(Step(seq, "input", message_keys(messages), lambda: _listed("the conversation", messages)))
