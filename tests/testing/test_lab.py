@@ -526,6 +526,16 @@ async def test_a_forked_run_is_run_again() -> None:
             assert (await again(each)).same
 
 
+async def test_the_state_that_is_shared_at_the_beginning_is_that_of_the_run() -> None:
+    @before_tool_call
+    def deny_in(context: ToolCallContext) -> Skip | None:
+        assert context.shared is not None
+        return Skip("Closed.") if context.shared.value == "closed" else None
+
+    stored = await store(*TWICE, hooks=[deny_in], shared_state="closed")
+    assert (await again(stored, hooks=[deny_in])).same
+
+
 async def test_what_a_person_always_allows_pauses_no_candidate() -> None:
     async with MemoryLog() as log:
         session = Worker(ScriptedModel(TWICE), tools=[look], hooks=[ask_first], log=log).new_session()

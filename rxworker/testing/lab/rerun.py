@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from reactivex.scheduler import VirtualTimeScheduler
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InputRefusedError, LocalProtocolError
+from rxworker.events import SharedStateChange
 from rxworker.events.arguments import arguments_object
 from rxworker.hub.history import expand
 from rxworker.log.values import CONVERSATION
@@ -282,7 +283,10 @@ class _Rerun:
         before = messages[:at] if messages[: len(first)] == first else (*first, *messages[:at])
         labels = {name: text for name, text in self._stored.labels.items() if name != CONVERSATION}
         conversation = replace(start.conversation.with_messages(before), system=worker.initial_conversation.system)
-        session = Session(worker, conversation, allowed=self._stored.allowed, labels=labels)
+        shared = next(
+            (each.event.value for each in self._stored.records[1:2] if isinstance(each.event, SharedStateChange)), None
+        )
+        session = Session(worker, conversation, shared_state=shared, allowed=self._stored.allowed, labels=labels)
         form = start.output_format
         try:
             run = self._run = session._start(messages[at:], None if form is None else Output.from_format(form))
