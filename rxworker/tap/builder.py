@@ -479,6 +479,12 @@ class RunBuilder:
         known.time = self.time
         return known
 
+    def beside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
+        """The builder of a run that a call has begun, and that may go on after it: its end is not that of the call."""
+        builder = RunBuilder(name, self.run)
+        builder._path, builder._out, builder.time = (*self._path, id), self._out, self.time
+        return builder
+
     def custom(self, name: str, data: JsonObject) -> None:
         """Something that has no event of its own."""
         self.note(Custom(name, data))

@@ -26,7 +26,10 @@ from tests.docs.test_comparison import ROOT, command
 RECORDED = Path(__file__).with_name("recorded")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 FOLDER = CACHE / "rxworker-peers" / f"{sys.version_info.major}.{sys.version_info.minor}"
-PEERS = {name: command.PEERS[name] for name in ("agno", "langgraph", "openai_agents", "pydantic_ai")}
+PEERS = {
+    **{name: command.PEERS[name] for name in ("agno", "langgraph", "openai_agents", "pydantic_ai")},
+    "claude_agent": command.Peer("Claude Agent SDK", ("claude-agent-sdk",), ("claude-agent-sdk",)),
+}
 PATIENCE = 600
 """How many seconds the installation of one may take."""
 

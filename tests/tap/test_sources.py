@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from rxworker.events import Event, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
-from rxworker.tap.sources import Agno, LangGraph, OpenAIAgents, PydanticAI
+from rxworker.tap.sources import Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI
 from rxworker.testing.lint import lint
 from tests.tap import kit, peers
 
 MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {
     "agno": Agno,
+    "claude_agent": ClaudeAgent,
     "langgraph": LangGraph,
     "openai_agents": OpenAIAgents,
     "pydantic_ai": PydanticAI,

@@ -3,6 +3,7 @@
 from rxworker.tap.sources.address import ag_ui_events, json_events, remote_records
 from rxworker.tap.sources.ag_ui import AGUI
 from rxworker.tap.sources.agno import Agno
+from rxworker.tap.sources.claude_agent import ClaudeAgent
 from rxworker.tap.sources.claude_code import ClaudeCode
 from rxworker.tap.sources.codex import Codex
 from rxworker.tap.sources.langgraph import LangGraph
@@ -14,6 +15,7 @@ from rxworker.tap.sources.ui_messages import UIMessages
 __all__ = [
     "AGUI",
     "Agno",
+    "ClaudeAgent",
     "ClaudeCode",
     "Codex",
     "LangGraph",

@@ -9,6 +9,7 @@ own in the conversation of its session; one within the file of the session (olde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
 from rxworker.tap.builder import RunBuilder, Tapped
 from rxworker.tap.sources.session_files import Earlier, object_of, read_line, text_of, time_of
-from rxworker.tap.sources.values import member, members, stop_of, text
+from rxworker.tap.sources.values import json_of, member, members, stop_of, text
 
 AGENT = "agent-"
 """The beginning of the name of the file of a sub-agent."""
@@ -32,7 +33,7 @@ SYNTHETIC = "<synthetic>"
 ENDS = ("end_turn", "stop_sequence", "max_tokens", "refusal")
 
 
-class _Thread(Struct):
+class Thread(Struct):
     """What writes responses one after the other: a run, or a sub-agent inside a call.
 
     Attributes:
@@ -71,8 +72,8 @@ class _Session(Struct):
     key: str
     labels: dict[str, str]
     earlier: Earlier = field(default_factory=Earlier)
-    main: _Thread | None = None
-    inside: dict[str, _Thread] = field(default_factory=dict[str, _Thread])
+    main: Thread | None = None
+    inside: dict[str, Thread] = field(default_factory=dict[str, Thread])
     roots: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[Message] = field(default_factory=list[Message])
     ended: list[Tapped] = field(default_factory=list[Tapped])
@@ -142,12 +143,12 @@ class ClaudeCode:
             known = self._sessions[key] = _Session(key, {name: text for name, text in labels.items() if text})
         return known
 
-    def _begin(self, session: _Session, line: JsonObject, *given: Message) -> _Thread:
+    def _begin(self, session: _Session, line: JsonObject, *given: Message) -> Thread:
         """Another run, which ends the one before it."""
         if session.main is not None:
             session.main.run.end()
             session.ended += session.main.run.take()
-        thread = session.main = _Thread(RunBuilder(self._name, f"{session.key}-{str(line.get('uuid'))[:8]}"))
+        thread = session.main = Thread(RunBuilder(self._name, f"{session.key}-{str(line.get('uuid'))[:8]}"))
         thread.run.time = time_of(line.get("timestamp"))
         thread.run.start(given or None, before=session.earlier.conversation(), labels=session.labels)
         for message in given:
@@ -160,7 +161,7 @@ class ClaudeCode:
         results = _blocks(line, "tool_result")
         if results:
             if thread is not None:
-                _results(thread, results)
+                take_results(thread, results)
             return
         given = text_of(member(line, "message.content"))
         message = Message.user(given)
@@ -225,9 +226,9 @@ class ClaudeCode:
             call = next((name for name in free if main.prompts.get(name) == given), free[-1])
         session.roots[text(line.get("uuid"))] = call
         run = main.run.inside(call)
-        thread = session.inside.setdefault(call, _Thread(run))
+        thread = session.inside.setdefault(call, Thread(run))
         if results := _blocks(line, "tool_result"):
-            _results(thread, results)
+            take_results(thread, results)
         elif line["type"] == "assistant":
             _response(thread, line)
         elif line["type"] == "user":
@@ -238,36 +239,53 @@ def _blocks(line: JsonObject, kind: str) -> list[object]:
     return [each for each in members(line, "message.content") if member(each, "type") == kind]
 
 
-def _results(thread: _Thread, results: Sequence[object]) -> None:
+def _response(thread: Thread, line: JsonObject) -> None:
+    """The blocks of a line. Its usage is that of the whole response, which other lines have, too."""
+    name = text(member(line, "message.id")) or text(line.get("uuid"))
+    blocks, usage = members(line, "message.content"), object_of(member(line, "message.usage"))
+    take_response(thread, name, text(member(line, "message.model")), blocks, usage)
+
+
+def kind_of(block: object) -> str:
+    """The type of a block: of JSON, or of a class such as ``TextBlock``."""
+    named = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower().removesuffix("_block")
+    return text(member(block, "type")) or named
+
+
+def take_results(thread: Thread, results: Sequence[object]) -> None:
+    """The results of calls; those of other calls are left out."""
     for each in results:
         name, now = text(member(each, "tool_use_id")), thread.run.time
         if name in thread.calls and not thread.run.is_over:
             began = thread.calls.pop(name)
-            seconds = now - began if now is not None and began is not None else 0.0
+            seconds = now - began if now is not None and began is not None else None
             content, is_error = text_of(member(each, "content")), member(each, "is_error") is True
             thread.run.tool_stop(name, content, is_error=is_error, seconds=seconds)
             thread.is_whole = True
 
 
-def _response(thread: _Thread, line: JsonObject) -> None:
-    """The blocks of a line. Its usage is that of the whole response, which other lines have, too."""
-    run, name = thread.run, text(member(line, "message.id")) or text(line.get("uuid"))
-    is_same = thread.response == name
+def take_response(thread: Thread, name: str, model: str, blocks: Sequence[object], usage: JsonObject) -> None:
+    """Blocks of a response, and what it took so far."""
+    run, is_same = thread.run, thread.response == name
     if not is_same or thread.is_whole:  # or the result of a call came between two of its parts
-        run.request(text(member(line, "message.model")), "anthropic", name)
+        run.request(model, "anthropic", name)
         thread.counted = thread.usage if is_same else None
     thread.response, thread.is_whole = name, False
-    for place, each in enumerate(members(line, "message.content")):
-        key, kind = f"{line.get('uuid')}/{place}", member(each, "type")
+    for each in blocks:
+        kind = kind_of(each)
         if kind == "text":
-            run.text(text(member(each, "text")), key)
+            run.text(text(member(each, "text")), object())  # a block of its own
         elif kind == "thinking":
-            run.thinking(text(member(each, "thinking")), key)
+            run.thinking(text(member(each, "thinking")), object())
         elif kind == "tool_use":
-            call, arguments = text(member(each, "id")), object_of(member(each, "input"))
+            call, arguments = text(member(each, "id")), json_of(object_of(member(each, "input")))
             run.call(call, text(member(each, "name")), arguments)
             thread.calls[call], thread.prompts[call] = run.time, text(arguments.get("prompt"))
-    if usage := object_of(member(line, "message.usage")):
-        known, thread.usage = thread.usage if is_same else None, read_usage(usage)
-        if thread.usage != known:
-            run.usage(less(thread.usage, thread.counted))
+    take_usage(thread, usage, None if not is_same else thread.usage)
+
+
+def take_usage(thread: Thread, usage: JsonObject, known: Usage | None) -> None:
+    """What the response took so far, unless it is what is known."""
+    thread.usage = read_usage(usage) if usage else known
+    if thread.usage is not None and thread.usage != known:
+        thread.run.usage(less(thread.usage, thread.counted))
