@@ -27,7 +27,10 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         from rxworker.state.grammar import Rule
 
         sys.path[:0] = [str(session.config.invocation_params.dir)]
-        source = pkgutil.resolve_name(name)
+        try:
+            source = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise pytest.UsageError(f"--agent-stream {name}: {error}; give MODULE:SOURCE") from error
         for rule in Rule:
             made: Any = AgentStreamItem
             item: AgentStreamItem = made.from_parent(session, name=f"agent-stream[{name}-{rule}]")
