@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rxworker.events import Event, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
-from rxworker.tap.sources import Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI
+from rxworker.tap.sources import Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
 from rxworker.testing.lint import lint
 from tests.tap import kit, peers
 
@@ -24,6 +24,7 @@ MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {
     "langgraph": LangGraph,
     "openai_agents": OpenAIAgents,
     "pydantic_ai": PydanticAI,
+    "strands": Strands,
 }
 
 

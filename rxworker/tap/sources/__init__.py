@@ -10,6 +10,7 @@ from rxworker.tap.sources.langgraph import LangGraph
 from rxworker.tap.sources.openai_agents import OpenAIAgents
 from rxworker.tap.sources.pydantic_ai import PydanticAI
 from rxworker.tap.sources.session_files import session_files
+from rxworker.tap.sources.strands import Strands
 from rxworker.tap.sources.ui_messages import UIMessages
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "LangGraph",
     "OpenAIAgents",
     "PydanticAI",
+    "Strands",
     "UIMessages",
     "ag_ui_events",
     "json_events",

@@ -1,0 +1,150 @@
+"""The events of Strands Agents: of ``Agent.stream_async``.
+
+Theory of operation. An event is a mapping, of which one member tells what it is. The chunks of the model are under
+``event``; what has the same text in another form is left out. A response stays open until its message is whole, since
+its tokens come after its end. The results of all tools of a response come in one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rxworker.messages import JsonObject
+from rxworker.messages.message import Input
+from rxworker.messages.usage import Usage
+from rxworker.tap.builder import RunBuilder, Tapped
+from rxworker.tap.sources.session_files import object_of, text_of
+from rxworker.tap.sources.values import count, member, members, stop_of, text
+
+
+class Strands:
+    """Makes a run of the events of a Strands agent: a mapper for `rxworker.tap.tap` and `rxworker.tap.tee`.
+
+    An agent that is a tool of another one is a run inside its call. An interrupt pauses the run. All tools of a
+    response end when the last one has. Not reported: what the agent has said before, the address of the model, and when
+    a tool begins and ends by itself. The events of graphs and swarms are not read.
+
+    Args:
+        prompt: The prompt, which the events do not have.
+        agent: The agent, for its name, its system prompt and the name of its model.
+
+    Example:
+        >>> mapper = Strands("Hello")
+        >>> chunks = [{"messageStart": {}}, {"contentBlockDelta": {"delta": {"text": "Hi."}}}]
+        >>> said = {"message": {"role": "assistant", "content": [{"text": "Hi."}]}}
+        >>> items = [*({"event": each} for each in chunks), said, {"result": {"stop_reason": "end_turn"}}]
+        >>> events = [each for item in items for each in mapper.feed(item)]
+        >>> type(events[0].event).__name__, type(events[-1].event).__name__
+        ('RunStart', 'RunStop')
+    """
+
+    def __init__(self, prompt: Input | None = None, agent: object = None) -> None:
+        self._prompt, self._system = prompt, text(member(agent, "system_prompt")) or None
+        self._run = RunBuilder(text(member(agent, "name")) or "strands")
+        self._model = text(member(agent, "model.config.model_id"))
+        self._stop: object = None
+        self._inside: dict[str, Strands] = {}
+
+    def feed(self, item: object, /) -> Sequence[Tapped]:
+        """The events of an event."""
+        if self._run.is_new:
+            self._run.start(self._prompt, system=self._system)
+        self._take(item)
+        return self._run.take()
+
+    def finish(self, error: Exception | None = None, /) -> Sequence[Tapped]:
+        """The end: a stream without a result has none, unless it has failed."""
+        if error is not None:
+            self._run.abort_with(error)
+        return self._run.take()
+
+    def _take(self, item: object) -> None:
+        kinds = object_of(item)
+        if self._run.is_over:
+            return
+        if "event" in kinds:
+            self._chunk(object_of(member(item, "event")))
+        elif "message" in kinds:
+            self._message(member(item, "message"))
+        elif "event_loop_throttled_delay" in kinds:
+            self._run.retract("throttled")
+        elif "tool_stream_event" in kinds:
+            self._progress(
+                text(member(item, "tool_stream_event.tool_use.toolUseId")), member(item, "tool_stream_event.data")
+            )
+        elif "result" in kinds:
+            self._end(member(item, "result"))
+
+    def _chunk(self, chunk: JsonObject) -> None:
+        run, call = self._run, member(chunk, "contentBlockStart.start.toolUse")
+        delta = member(chunk, "contentBlockDelta.delta")
+        if "messageStart" in chunk:
+            run.request(self._model)
+        elif call is not None:
+            run.call(text(member(call, "toolUseId")), text(member(call, "name")))
+        elif delta is not None:
+            run.text(text(member(delta, "text")))
+            run.thinking(text(member(delta, "reasoningContent.text")))
+            run.arguments(text(member(delta, "toolUse.input")))
+            if signature := text(member(delta, "reasoningContent.signature")):
+                run.signature(signature)
+        elif "contentBlockStop" in chunk:
+            run.stop_block()
+        elif "messageStop" in chunk:
+            self._stop = member(chunk, "messageStop.stopReason")
+        elif usage := _usage(member(chunk, "metadata.usage")):
+            run.usage(usage)
+
+    def _message(self, message: object) -> None:
+        run = self._run
+        if member(message, "role") == "assistant":
+            run.respond(stop_of(self._stop))
+            for each in members(message, "content"):
+                if call := text(member(each, "toolUse.toolUseId")):
+                    run.tool_start(call, text(member(each, "toolUse.name")))
+            return
+        for each in members(message, "content"):
+            if call := text(member(each, "toolResult.toolUseId")):
+                self._inside.pop(call, None)
+                content = [_part(part) for part in members(each, "toolResult.content")]
+                run.tool_stop(call, "\n".join(content), is_error=member(each, "toolResult.status") == "error")
+
+    def _progress(self, call: str, data: object) -> None:
+        """What a tool reports: the events of an agent, or anything else."""
+        if not call:
+            return
+        if {"init_event_loop", "event", "message"} & {*object_of(data)} or call in self._inside:
+            inside = self._inside.setdefault(call, Strands())
+            inside._run = self._run.inside(call)
+            inside._take(data)
+        elif isinstance(data, str | int | float):
+            self._run.tool_progress(call, data)
+
+    def _end(self, result: object) -> None:
+        run, stop = self._run, member(result, "stop_reason")
+        interrupts = members(result, "interrupts")
+        if stop == "interrupt" or interrupts:
+            run.pause(
+                "; ".join([text(member(each, "reason")) or text(member(each, "name")) for each in interrupts]),
+                hook="pause",
+            )
+        elif stop == "cancelled":
+            run.abort("the agent was cancelled", "cancel")
+        run.end()
+
+
+def _part(part: object) -> str:
+    found = member(part, "json")
+    return text_of([part]) if found is None else str(found)
+
+
+def _usage(counts: object) -> Usage | None:
+    """The tokens of a response. What came from a cache is part of the total, and of some models' input."""
+    written, whole = count(member(counts, "outputTokens")), count(member(counts, "totalTokens"))
+    given = count(member(counts, "inputTokens"))
+    if written is not None and whole:
+        given = max(given or 0, whole - written)
+    if given is None and written is None:
+        return None
+    read, created = count(member(counts, "cacheReadInputTokens")), count(member(counts, "cacheWriteInputTokens"))
+    return Usage(given, written, read or None, created or None)
