@@ -1,6 +1,6 @@
 """The events of Strands Agents: of ``Agent.stream_async``.
 
-Theory of operation. An event is a mapping, of which one member tells what it is. The chunks of the model are under
+Theory of operation. An event is a mapping, and one of its members is its kind. The chunks of the model are under
 ``event``; what has the same text in another form is left out. A response stays open until its message is whole, since
 its tokens come after its end. The results of all tools of a response come in one message.
 """
