@@ -1,7 +1,7 @@
 """Ready dashboards, and the operators that they are made of: to use, to copy and to change.
 
 `USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. `COST`, `QUALITY`,
-`TOOLS`, `LATENCY`, `CAPACITY` and `CACHE` have a few panels each for one question. The page, the
+`TOOLS`, `LATENCY`, `CAPACITY`, `CACHE` and `SOURCES` have a few panels each for one question. The page, the
 command line and ``/metrics`` show the same ones: a server shows a dashboard of your own in place of one of these if it
 has the same name. Each operator is an ordinary function from records to values, so that a panel of your own may use it:
 ``panel("Cost today", cost())``.
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.boards import Dashboard, Panel, panel
+from rxworker.boards import Dashboard, Panel, above, panel
 from rxworker.boards.clock import LATEST
 from rxworker.boards.panel import (
     UNNAMED,
@@ -1445,6 +1445,16 @@ CACHE = Dashboard(
     title="Cache",
 )
 """How much of what models read comes from a cache."""
+SOURCES = Dashboard(
+    [
+        panel("Runs", count(RunStart), view="bar", group=_ANY_WORKER),
+        panel("Tokens", tokens, view="bar", group=_ANY_WORKER),
+        panel("Cost", cost(), view="bar", unit=_currency(None), group=_ANY_WORKER),
+        panel("Failed", error_rate(), view="bar", unit="%", group=_ANY_WORKER, alert=above(20)),
+    ],
+    title="Sources",
+)
+"""What each program takes, and how often its runs fail: of our own workers, and of what is tapped."""
 
 __all__ = [
     "CACHE",
@@ -1454,6 +1464,7 @@ __all__ = [
     "LATENCY",
     "QUALITY",
     "RUNS",
+    "SOURCES",
     "TOOLS",
     "USAGE",
     "RunLine",

@@ -189,6 +189,8 @@ def _add_serve(serve: Parser) -> None:
     _add_several(serve, "--queue", "queue", "KIND", about)
     about = "a dashboard that the page shows, in place of the ready ones"
     _add_several(serve, "--dashboard", "dashboards", "MODULE:NAME", about)
+    about = 'also record the runs of another program, such as "claude-code --since 1d"; see rxworker tap'
+    _add_several(serve, "--tap", "taps", "SOURCE", about)
     about = "send the alerts of the dashboards there; see --alert-secret-env"
     add("--on-alert", metavar="URL", help=about)
     about = "the environment variable that holds the secret that signs alerts"
@@ -196,6 +198,52 @@ def _add_serve(serve: Parser) -> None:
     about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
     add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
     _add_served(serve)
+
+
+def _add_tap(tap: Parser, *, has_log: bool = True) -> None:
+    sources = tap.add_subparsers(dest="source", metavar="SOURCE", required=True, parser_class=Parser)
+    for name, options in TAPPED.items():
+        source = _add_parser(sources, name, "tap")
+        for option in (_add_address, _add_logging, *options) if has_log else options:
+            option(source)
+
+
+def make_tap_parser() -> Parser:
+    """The parser of what ``rxworker serve --tap`` names."""
+    parser = Parser(prog="--tap", argument_default=argparse.SUPPRESS)
+    _add_tap(parser, has_log=False)
+    return parser
+
+
+def _add_folder(source: Parser) -> None:
+    source.add_argument("folder", metavar="FOLDER", nargs="?", help="the folder of the session files")
+    about = "leave out session files that have not changed since: a moment, or an age such as 24h, 30d"
+    source.add_argument("--since", type=_moment, metavar="TIME", help=about)
+
+
+def _add_url(source: Parser) -> None:
+    source.add_argument("url", metavar="URL", help="the address")
+    about = "the environment variable that holds the token of the address"
+    source.add_argument("--token-env", metavar="NAME", help=about)
+
+
+def _add_input(source: Parser) -> None:
+    about = "begin a run there with this text; without it, the events are only read"
+    source.add_argument("--input", dest="given", metavar="TEXT", help=about)
+
+
+def _add_labels(source: Parser) -> None:
+    source.add_argument("--name", help="the name of the program in lists")
+    _add_several(source, "--label", "labels", "NAME=VALUE", "a label of its runs", _label)
+
+
+TAPPED: dict[str, Sequence[Callable[[Parser], None]]] = {
+    "claude-code": (_add_folder, _add_labels),
+    "codex": (_add_folder, _add_labels),
+    "agui": (_add_url, _add_input, _add_labels),
+    "rxworker": (_add_url, _add_labels),
+}
+"""What adds the options of each source."""
 
 
 def _add_mcp(mcp: Parser) -> None:
@@ -454,6 +502,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "docs": ("docs:docs", _add_docs),
     "providers": ("check:providers", _add_providers),
     "new": ("new:new", _add_new),
+    "tap": ("tap:tap", _add_tap),
     "work": ("work:work", _add_work),
     "submit": ("work:submit", _add_submit),
 }

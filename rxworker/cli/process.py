@@ -150,6 +150,7 @@ def set_up_logging(level: Level = "info", form: Format = "text") -> None:
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else _TextFormatter(TEXT))
+    handler.addFilter(lambda record: record.name != "watchfiles.main" or record.levelno > logging.INFO)  # each change
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

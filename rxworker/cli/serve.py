@@ -19,6 +19,8 @@ from rxworker.boards import Dashboard, Webhook
 from rxworker.cli import resolve
 from rxworker.cli.demo_script import PRICES, QUESTION, SCRIPTED, WORKER, demo_worker
 from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_line
+from rxworker.cli.tap import Begun, TapLine, read_line, report, watch_only
+from rxworker.cli.tap import begin as begin_tap
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
@@ -43,6 +45,7 @@ def serve(
     log: str | None = None,
     queue: Sequence[str] = (),
     dashboards: Sequence[str] | None = None,
+    taps: Sequence[str] = (),
     close_delay: float = 0.0,
     on_alert: str | None = None,
     alert_secret_env: str | None = None,
@@ -75,6 +78,11 @@ def serve(
         served.append((DEFAULT_NAME, make))
     if demo:
         served.append((WORKER, demo_worker))
+    lines = [read_line(each) for each in taps]
+    if lines and log is None:
+        raise CommandError("--tap needs --log, which stores what is recorded", MISUSED)
+    if lines and not served:
+        served.append(("none", watch_only))
     workers = resolve.by_name(
         served, "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
     )
@@ -95,6 +103,7 @@ def serve(
         host=host,
         port=port,
         address=log,
+        taps=lines,
         webhook=_webhook(shown or (), on_alert, alert_secret_env),
         settings=settings,
         dashboards=shown,
@@ -122,6 +131,7 @@ def run_server(
     host: str = "127.0.0.1",
     port: int,
     address: str | None = None,
+    taps: Sequence[TapLine] = (),
     webhook: Webhook | None = None,
     **options: Unpack[ServerOptions],
 ) -> int:
@@ -133,6 +143,7 @@ def run_server(
         host: The address to listen on.
         port: The port.
         address: The address of the log in which runs are stored.
+        taps: Record the runs of other programs in that log.
         webhook: Sends the alerts of the dashboards.
         options: See `ServerOptions`.
 
@@ -146,13 +157,18 @@ def run_server(
 
     async def run() -> None:
         async with AsyncExitStack() as opened:
+            begun: list[tuple[TapLine, Begun]] = []
             if address is not None:
-                options["log"] = await opened.enter_async_context(await open_patiently(address))
+                log = options["log"] = await opened.enter_async_context(await open_patiently(address))
+                begun = [(line, await begin_tap(line, log, opened)) for line in taps]
             if webhook is not None:
                 await opened.enter_async_context(webhook)
                 options["on_alert"] = webhook.send
             serving = WebServer(workers, host=host, port=port, **options)
             ready(await opened.enter_async_context(serving))
+            for line, tapped in begun:
+                write_line(f"It {tapped.text}")
+                opened.callback(report(line, tapped).cancel)
             await asyncio.Event().wait()
 
     return run_until_stopped(run)

@@ -49,6 +49,7 @@ from rxworker.log.values import (
     ENDED,
     LATER,
     OPEN,
+    TAPPED,
     Claim,
     Command,
     DeliveredResult,
@@ -232,7 +233,8 @@ class EventLog(Store):
             reason: Shown to users; not interpreted. It is in the `RunRequeue`.
 
         Raises:
-            RunStatusError: It is not aborted, was dismissed while it was paused, or is nested in another run.
+            RunStatusError: It is not aborted, was dismissed while it was paused, or is nested in another run, or is
+                performed by another program.
             LeaseHeldError: Its process has not released it yet.
             LogError: There is no such run, or the log cannot be read or written.
 
@@ -252,6 +254,9 @@ class EventLog(Store):
         async with claimed(self, run_id, ("aborted",)) as (claim, info):
             if info.row.outer:
                 text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
+                raise RunStatusError(text, run_id=run_id, status="aborted")
+            if info.row.worker.startswith(TAPPED):
+                text = f"{run_id} is a run of another program, which has ended: no worker goes on with it"
                 raise RunStatusError(text, run_id=run_id, status="aborted")
             last = await self._end_of(info)
             if not isinstance(last.event, RunAbort):

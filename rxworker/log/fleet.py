@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus, counts_of
+from rxworker.log.values import OPEN, TAPPED, TENANT, RunInfo, RunRow, StoredStatus, counts_of
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage, as_sum
 from rxworker.providers.models import Cost, cost_of, currency_of
@@ -38,7 +38,8 @@ def can_requeue(row: RunRow) -> bool:
 
     One that was cancelled or stopped by a limit ended as it should.
     """
-    return row.status == "aborted" and row.cause == "error" and not row.outer
+    is_tapped = row.worker.startswith(TAPPED)
+    return row.status == "aborted" and row.cause == "error" and not row.outer and not is_tapped
 
 
 class RowCosts:

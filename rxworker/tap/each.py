@@ -82,6 +82,14 @@ class TapEach(Generic[S]):
             del self._feeds[key]
             feed.on_completed()
 
+    async def __aenter__(self) -> TapEach[S]:
+        """Itself; at the end of the context it is closed."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
     async def ended(self) -> None:
         """Wait until the source and all of its runs have ended.
 

@@ -160,7 +160,7 @@ def tap(
         Hello, world. None
     """
     worker = Worker(
-        _Elsewhere(name),
+        Elsewhere(name),
         name=TAPPED + name,
         hooks=() if cancel is None else (_ending(cancel),),
         log=log,
@@ -171,7 +171,7 @@ def tap(
     return _TapSession(worker).follow(source, mapper or AsEvents(), run_id, title, cancel)  # pyright: ignore[reportArgumentType] - events, without a mapper
 
 
-class _Elsewhere:
+class Elsewhere:
     """The model of a run of another program, to which nothing is sent from here."""
 
     model = ""
@@ -371,9 +371,12 @@ class _Feed:
                     held = None if self._journal.writer is None else self._journal.writer.hold()
                     if held is not None:
                         await held
+        except asyncio.CancelledError:
+            self._time = None  # it ends now, whatever the time of its last event
+            raise
         finally:
-            self._time = None
             self._ignore_commands()
+        self._time = None
         raise TruncatedError("the source ended before the end of its run")
 
     def _ignore_commands(self) -> None:

@@ -20,11 +20,13 @@ from rxworker.errors import (
     LocalProtocolError,
     RunCancelledError,
     RunHandedOverError,
+    RunStatusError,
     TruncatedError,
     WorkerError,
 )
 from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, Usage
 from rxworker.log import MemoryLog, Replica
+from rxworker.log.fleet import can_requeue
 from rxworker.log.values import NO_INPUT
 from rxworker.messages import Conversation, Thinking
 from rxworker.run.run import end_of
@@ -324,6 +326,26 @@ async def test_every_door_refuses_what_its_program_cannot_do(kind: str) -> None:
         again = {"input": "go on", "conversation": shown["conversation"]}
         async with http.post(url, json=again) as response:
             assert "performed by another program" in await response.text()
+
+
+async def test_a_run_that_has_failed_is_not_put_back() -> None:
+    async with MemoryLog() as log:
+        run = tap(steps(5, error=ValueError("boom")), Steps(), log=log)
+        await end_of(run)
+        with pytest.raises(RunStatusError, match="another program"):
+            await log.requeue(run.id)
+        assert not can_requeue((await log.existing(run.id)).row)
+
+
+async def test_the_end_has_the_time_that_its_source_reports() -> None:
+    builder = RunBuilder()
+    builder.time = 1000.0
+    builder.start("Hi")
+    builder.time = 1002.0
+    builder.abort("it failed")
+    run = tap(reactivex.from_iterable(builder.take()))
+    await end_of(run)
+    assert [record.time for record in run._journal.hub.history.records(0)] == [1000.0, 1002.0]  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_commands_of_other_processes_are_ignored_with_the_reason() -> None:

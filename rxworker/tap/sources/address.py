@@ -125,6 +125,6 @@ async def remote_records(url: str, *, headers: Mapping[str, str] | None = None) 
             if error.status not in BUSY:
                 raise
         except TransportError as error:
-            if not error.retryable:
+            if not (error.retryable and last):  # nothing was ever read there
                 raise
         await asyncio.sleep(pause)

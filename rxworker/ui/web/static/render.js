@@ -4,6 +4,7 @@ import { byId, Frames, setData, setText, show } from "./views/dom.js";
 import { readable, statusWord } from "./model/format.js";
 import { costIn, modelsOf, totalsOf } from "./model/numbers.js";
 import { titleOf } from "./model/run_list.js";
+import { isTapped } from "./model/workers.js";
 import { announce, clearPending, skipTo } from "./views/shell.js";
 import { fill, words } from "./model/language.js";
 import { Timeline } from "./model/timeline.js";
@@ -154,7 +155,7 @@ export class Renderer {
     views.approval.draw(id, pause, worker);
     views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
-    views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
+    views.composer.mode(pause || isTapped(summary) ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
     views.welcome.draw(isBlank, status === "gone", this.store.list);
     this.queue(selection.run);
     setData(byId("main"), "empty", String(isBlank));

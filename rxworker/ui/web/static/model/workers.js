@@ -2,6 +2,9 @@
 //
 // A run of the program may have a worker that the server does not list. Its description is requested once for each conversation.
 
+// Whether another program performs the run with this summary: it takes no messages and no pause here.
+export const isTapped = (summary) => summary?.worker?.startsWith("tap:") ?? false;
+
 export class Workers {
   // `find(run)` returns a promise of the description of a run's worker or of null; `found()` is called when one has arrived.
   constructor(find, found) {

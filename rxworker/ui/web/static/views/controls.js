@@ -4,6 +4,7 @@ import { byId, el, placeFocus, setData, setText, show } from "./dom.js";
 import { costWithout, money, plural, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { titleOf } from "../model/run_list.js";
+import { isTapped } from "../model/workers.js";
 
 export class ControlsView {
   constructor(actions) {
@@ -78,7 +79,7 @@ export class ControlsView {
     if (status === "running") {
       const pause = this.button(this.pausing ? words.run.pausing : words.run.pause, "button", () => this.pause());
       pause.disabled = this.pausing;
-      return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
+      return [...(isTapped(summary) ? [] : [pause]), this.button(words.run.cancel, "button", () => this.ask(true, true))];
     }
     if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
     const made = this.canRate && ["finished", "aborted"].includes(status) ? [this.rate("good", words.run.good), this.rate("poor", words.run.poor)] : [];
