@@ -21,7 +21,7 @@ class Strands:
     """Makes a run of the events of a Strands agent: a mapper for `rxworker.tap.tap` and `rxworker.tap.tee`.
 
     An agent that is a tool of another one is a run inside its call. An interrupt pauses the run. All tools of a
-    response end when the last one has. Not reported: what the agent has said before, the address of the model, and when
+    response end when the last one has. Not reported: the conversation before, the address of the model, and when
     a tool begins and ends by itself. The events of graphs and swarms are not read.
 
     Args:
