@@ -540,8 +540,11 @@ class Run(Generic[T_co]):
             reason: The reason.
 
         Raises:
-            LocalProtocolError: As for ``deliver``.
+            LocalProtocolError: As for ``deliver``; or no call in the background has this id.
         """
+        known = [name for each in self.state.background for name in (each.id, each.key)]
+        if call_id not in known:
+            raise LocalProtocolError(f"no call in the background has the id {call_id!r}{nearest(str(call_id), known)}")
         self.deliver(call_id, f"This call was cancelled: {reason}", is_error=True)
 
     def inner(self, call_id: str) -> Run[Any]:

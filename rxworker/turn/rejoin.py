@@ -187,11 +187,11 @@ async def _changed(context: RunContext) -> None:
             each.changed = None
 
 
-async def cancel_calls(context: RunContext, emit: Emit, reason: str = ENDED) -> None:
+async def cancel_calls(context: RunContext, emit: Emit) -> None:
     """Cancel the calls in the background, since the run ends, and wait for their ends."""
     await context.background.stop()
     for each in context.journal.state.background:
-        emit(BackgroundStop(each.id, ToolResult(each.call.id, reason, is_error=True, name=each.call.name)))
+        emit(BackgroundStop(each.id, ToolResult(each.call.id, ENDED, is_error=True, name=each.call.name)))
 
 
 async def take_up(context: RunContext) -> None:

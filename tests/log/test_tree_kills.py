@@ -14,24 +14,31 @@ import pytest
 from rxworker import Approve, Paused, Run, RunResult, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.errors import LogError, RxWorkerError
-from rxworker.events import RunStop
+from rxworker.events import BackgroundStart, BackgroundStop, RunStop
 from rxworker.log import EventLog, MemoryLog, RunInfo, open_log
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource
 from rxworker.log.values import OPEN, Claim, resumed_id
-from rxworker.testing import call, lint, say
+from rxworker.testing import Reply, call, lint, say
 from rxworker.tools import ToolContext
 from tests.log.conftest import NewAddress
 from tests.log.victim import ByTurn
+from tests.runs import settle
 from tests.whole import IS_WHOLE
 
 
 class Effects:
-    """What the tools have done, by the idempotency keys of their calls, and what a person has approved."""
+    """What the tools have done, by the idempotency keys of their calls, and what a person has approved.
 
-    def __init__(self) -> None:
+    Args:
+        at_end: Of a tool in the background, which the outermost and the innermost run have called before, if there is
+            one.
+    """
+
+    def __init__(self, at_end: str = "") -> None:
         self.keys: dict[str, str] = {}
         self.approved: set[str] = set()
+        self.at_end = at_end
 
     def worker(self, log: EventLog) -> Worker:
         """Three runs inside each other; the outermost has two calls that pause inside, the innermost pauses twice."""
@@ -46,12 +53,23 @@ class Effects:
         def asks(worker: Worker, name: str) -> Any:
             return worker_tool(worker, name=name, description="Ask.")
 
-        deep = Worker(ByTurn([call("wipe", what="a"), call("wipe", what="b"), say("Deep.")]), tools=[wipe])
+        make: Any = tool
+
+        @make(background=True, at_end=self.at_end or "wait", effect="idempotent")
+        async def late() -> str:
+            """Take a while."""
+            await settle(20)
+            return "late"
+
+        def script(*replies: Reply) -> ByTurn:
+            return ByTurn([call("late"), *replies, *[say("And it came.")] * 2] if self.at_end else [*replies])
+
+        deep = Worker(script(call("wipe", what="a"), call("wipe", what="b"), say("Deep.")), tools=[wipe, late])
         middle = Worker(ByTurn([call("ask_deep", task="?"), say("Middle.")]), tools=[asks(deep, "ask_deep")])
         flat = Worker(ByTurn([call("wipe", what="c"), say("Flat.")]), tools=[wipe])
         both = call("ask_middle", task="?") + call("ask_flat", task="?")
-        tools = [asks(middle, "ask_middle"), asks(flat, "ask_flat")]
-        return Worker(ByTurn([both, say("So.")]), tools=tools, log=log)
+        tools = [asks(middle, "ask_middle"), asks(flat, "ask_flat"), late]
+        return Worker(script(both, say("So.")), tools=tools, log=log)
 
 
 class Mortal:
@@ -128,14 +146,19 @@ async def ended(run: Run[Any]) -> None:
 async def check(log: EventLog, effects: Effects, last: RunInfo | None) -> None:
     assert sorted(effects.keys.values()) == (["a", "b", "c"] if last is not None else [])
     known = {info.run_id: info for info in await log.list(limit=1000)}
+    begun, joined = set[str](), list[str]()
     for info in known.values():
         assert info.status in ("finished", "paused"), (info.run_id, info.status, info.row.reason)
         assert info.status == "finished" or resumed_id(info.run_id) in known, info.run_id
         records = list(records_of([entry async for entry in log.read(info.run_id)], info.run_id))
         assert lint([each.event for each in records if not each.path]) == []
+        own = [each.event for each in records if not each.path]
+        begun |= {each.background.key for each in own if isinstance(each, BackgroundStart)}
+        joined += [each.id for each in own if isinstance(each, BackgroundStop)]
         if not info.row.outer and info.status == "finished":
             assert isinstance(records[-1].event, RunStop)
-            assert (info.row.input_tokens, info.row.turns) == (90, 2), info.run_id
+            assert effects.at_end or (info.row.input_tokens, info.row.turns) == (90, 2), info.run_id
+    assert len(joined) == len(begun) == (2 if effects.at_end and last is not None else 0)
 
 
 def reborn(log: MemoryLog) -> MemoryLog:
@@ -150,19 +173,20 @@ def reborn(log: MemoryLog) -> MemoryLog:
     return other
 
 
-STEPS = {"memory": 7, "sqlite": 29, "postgres": 31, "nats": 31}
+STEPS = {"memory": 7, "sqlite": 19, "postgres": 23, "nats": 23}
 SLOW = [pytest.param(store, marks=pytest.mark.product(2)) for store in ("postgres", "nats")]
 
 
 @pytest.mark.timeout(600 if IS_WHOLE else 60)
 @pytest.mark.parametrize("store", ["memory", "sqlite", *SLOW])
+@pytest.mark.parametrize("at_end", ["", "wait", "wake", "cancel"])
 async def test_a_process_ends_between_any_two_writes(
-    store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
+    store: str, at_end: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rxworker.worker.continuing.RESERVED", 0.0)
     writes, is_over = 0, False
     while not is_over:
-        effects, address = Effects(), "" if store == "memory" else new_address(store)
+        effects, address = Effects(at_end), "" if store == "memory" else new_address(store)
         log: Any = MemoryLog() if store == "memory" else open_log(address)
         mortal = Mortal(log, writes)
         try:
@@ -177,5 +201,5 @@ async def test_a_process_ends_between_any_two_writes(
             other = open_log(address)
         async with other:
             await check(other, effects, await go_on(effects.worker(other), other, effects))
-        writes += 1 if IS_WHOLE else STEPS[store]
+        writes += 1 if IS_WHOLE else STEPS[store] * (3 if at_end else 1)
     assert writes > 40

@@ -11,7 +11,7 @@ import pytest
 from reactivex.scheduler import VirtualTimeScheduler
 
 from rxworker import Approve, Limits, Paused, Session, Worker, after_tool_call, before_tool_call, tool, worker_tool
-from rxworker.errors import ConfigurationError, RunCancelledError
+from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
 from rxworker.events import BackgroundProgress, BackgroundStart, BackgroundStop, MessageAdd, Record, ToolStart, ToolStop
 from rxworker.hooks import Finish, Skip, ToolCallContext, ToolResultContext
 from rxworker.log import EventLog, MemoryLog
@@ -344,6 +344,9 @@ def test_one_call_is_cancelled_alone_and_the_first_result_counts() -> None:
         run = worker.run("go")
         await asyncio.sleep(10)
         first, second = run.state.background
+        for wrong in ("call_1_3", 5):
+            with pytest.raises(LocalProtocolError, match="no call in the background has the id"):
+                run.cancel_call(cast("Any", wrong))
         run.cancel_call(first.id, reason="too slow")
         run.deliver(first.key, "another")
         run.deliver(second.id, {"by": "hand"})
