@@ -79,6 +79,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
         signal: The name of a signal; empty: none.
         run: The id of a run that ends; empty: none.
         message: Whether a message that is sent into the run ends it.
+        event: The name of an event of the application in that run, which ends it too; empty: none.
 
     >>> print(Wait(1767225600.0, signal="paid"))
     the signal paid, or 2026-01-01 00:00:00 UTC
@@ -88,10 +89,12 @@ class Wait(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     signal: str = ""
     run: str = ""
     message: bool = False
+    event: str = ""
 
     def __str__(self) -> str:
         """What comes first, as it is shown to users."""
-        some = [f"the signal {self.signal}" if self.signal else "", f"the end of {self.run}" if self.run else ""]
+        some = [f"the signal {self.signal}" if self.signal else "", f"{self.event} in {self.run}" if self.event else ""]
+        some += [f"the end of {self.run}" if self.run else ""]
         some += ["a message" if self.message else "", utc(self.due) if self.due else ""]
         return ", or ".join(filter(None, some))
 

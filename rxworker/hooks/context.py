@@ -373,7 +373,13 @@ class HookContext:
         return await run_command(command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env)
 
     async def until(
-        self, at: datetime | float | None = None, *, signal: str = "", run: str = "", message: bool = False
+        self,
+        at: datetime | float | None = None,
+        *,
+        signal: str = "",
+        run: str = "",
+        event: str = "",
+        message: bool = False,
     ) -> Json:
         """Wait for what comes first, at ``before_tool_call`` and ``on_turn_end``; see `ToolContext.until`.
 
@@ -388,7 +394,7 @@ class HookContext:
             raise LocalProtocolError("a hook can wait at before_tool_call and on_turn_end; elsewhere a tool can")
         name = self.hook
         begun = self.held if self.held is not None and self.held.state == name else Begun(name)
-        wait = Wait(0.0, signal, run, message)
+        wait = Wait(0.0, signal, run, message, event)
         return await until(begun, self.passed.setdefault(name, []), at, wait, can_pause=self.can_wait)
 
     def add_messages(self, messages: Iterable[Message]) -> None:

@@ -36,7 +36,7 @@ from rxworker.errors import (
     RxWorkerError,
     describe,
 )
-from rxworker.events import CommandTaken, PauseState, RunAbort, RunPause, RunRecover
+from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
 from rxworker.events.pause import Wait
 from rxworker.log.base import (
     ChangeCursor,
@@ -116,6 +116,7 @@ class RunSource:
         self._unreadable: set[str] = set()  # reported once
         # Nested runs that are cut off, by their outer runs, and those that wait for the end of another run, by that.
         self._nested: dict[str, set[str]] = {}
+        self._watched: set[str] = set()  # runs of which one waits for an event
 
     async def __aenter__(self) -> Self:
         self._waker = Waker(self.log.followers, CALLS if self.log.calls else ALL_RUNS, False)
@@ -373,7 +374,8 @@ class RunSource:
                 self._unreadable.add(info.run_id)
                 logger.warning("%s is not recovered: %s", info.run_id, info.error, extra={"run": info.run_id})
             for outer in (info.run_id, info.row.resumes) if self._nested else ():
-                if outer != info.run_id or info.status not in OPEN:
+                if outer != info.run_id or info.status not in OPEN or outer in self._watched:
+                    self._watched.discard(outer)
                     for nested in self._nested.pop(outer, ()):
                         self.pending.defer(nested, now)
 
@@ -432,11 +434,27 @@ class RunSource:
         if wait.message and (text := await self._message_to(info.run_id, sent)) is not None:
             return Approve(text)
         other = await present(self.log, wait.run) if wait.run else None
+        if wait.event and (found := await self._event_of(wait)) is not None:
+            return Approve(found)
         if other is not None and other.status in ("finished", "aborted", "deleted"):
             return Approve({"run": other.run_id, "status": other.status})
         if wait.run:  # which may begin later
-            self._nested.setdefault(wait.run if other is None else other.run_id, set()).add(info.run_id)
+            last = wait.run if other is None else other.run_id
+            self._nested.setdefault(last, set()).add(info.run_id)
+            if wait.event:
+                self._watched.add(last)
         return Approve() if wait.due and wait.due <= time.time() else None
+
+    async def _event_of(self, wait: Wait) -> JsonObject | None:
+        """The first event of the application of a name in a run, and in those that resume it."""
+        run_id = wait.run
+        while (info := await self.log.listed(run_id)) is not None and info.last_seq:
+            async for entry in self.log.read(run_id):
+                event = record_of(entry, run_id).event if entry.kind == "custom" else None
+                if isinstance(event, Custom) and event.name == wait.event:
+                    return {"run": run_id, "event": event.name, "data": event.data}
+            run_id = resumed_id(run_id)
+        return None
 
     async def _message_to(self, run_id: str, sent: Sequence[Command]) -> str | None:
         """The text of the first message to a run that it has not taken."""

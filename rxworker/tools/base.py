@@ -255,10 +255,11 @@ class ToolContext:
         *,
         signal: str = "",
         run: str = "",
+        event: str = "",
         message: bool = False,
         state: Json = None,
     ) -> Json:
-        """Wait for what comes first: a moment, a signal, the end of another run, or a message.
+        """Wait for what comes first: a moment, a signal, an event or the end of another run, or a message.
 
         With a log nothing stays in memory: the tool is left, and the run pauses. When it is woken, in whichever process
         works with the log, the tool is called again from its start, and each `until` that is over returns at once. So
@@ -269,13 +270,16 @@ class ToolContext:
         Args:
             at: A time with a zone, or seconds from now.
             signal: The name of a signal; see `EventLog.signal`.
-            run: The id of a run of the log.
+            run: The id of a run of the log, whose end counts; it may begin later.
+            event: The name of an event of the application, such as ``order.shipped``; the first one in that run counts,
+                and in those that resume it.
             message: Whether a message that is sent into the run counts. The model receives it in any case.
             state: What the tool needs to go on, in ``begun.state``.
 
         Returns:
-            The value of the signal, the text of the message, or ``{"run": ..., "status": ...}``; ``None`` at the
-            moment, or when a person wakes it without a value.
+            The value of the signal, the text of the message, ``{"run": ..., "status": ...}``, or
+            ``{"run": ..., "event": ..., "data": ...}``; ``None`` at the moment, or when a person wakes it without a
+            value.
 
         Raises:
             QuestionError: It waits. Let it pass.
@@ -306,7 +310,8 @@ class ToolContext:
         if self._passed is None:
             self._passed = []
         begun = Begun() if self.begun is None else self.begun
-        return await until(begun, self._passed, at, Wait(0.0, signal, run, message), state, can_pause=self.can_wait)
+        wait = Wait(0.0, signal, run, message, event)
+        return await until(begun, self._passed, at, wait, state, can_pause=self.can_wait)
 
     @property
     def is_left(self) -> bool:
@@ -445,6 +450,8 @@ async def until(
         wait = begun.awaits[done]  # it keeps its moment
     elif at is not None:
         wait = replace(wait, due=moment_of("until", at, time.time()))
+    if wait.event and not wait.run:
+        raise ConfigurationError("until(event=...): give run=, too: the run that has the event")
     is_of_time = wait == Wait(wait.due)
     if wait == Wait() or not (is_of_time or can_pause):
         raise ConfigurationError(

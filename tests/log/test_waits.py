@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from rxworker import Approve, Deny, Finished, Worker, hook, tool, worker_tool
+from rxworker import Approve, Deny, Finished, Paused, Worker, hook, tool, worker_tool
 from rxworker.desk.run import OpenRun
 from rxworker.errors import CommandConflictError, ConfigurationError, HookError, LogError, RunStatusError
+from rxworker.events import CustomEvent
 from rxworker.events.pause import UNTIL
 from rxworker.hooks import HookContext
 from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog, recover
@@ -102,6 +103,33 @@ async def of_run(log: EventLog, _: str, __: pytest.MonkeyPatch) -> None:
     await submit(log, "Hi", run_id="other")
 
 
+class Shipped(CustomEvent, frozen=True, tag="shop.shipped"):
+    """What another run reports."""
+
+    what: str
+
+
+async def of_event(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
+    """In the run that resumes the one with the id, before it ends."""
+    may_end = asyncio.Event()
+
+    @tool(requires_approval=True)
+    async def send(context: ToolContext) -> str:
+        context.emit(Shipped("a parcel"))
+        await may_end.wait()
+        return "sent"
+
+    worker = Worker(ScriptedModel([call("send"), "Done."]), tools=[send], log=log)
+    begun = await worker.session._start(to_sent("Send it."), run_id="shipping")  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(begun, Paused)
+    again = worker.decide("shipping", {begun.pending[0].id: Approve()})
+    async with asyncio.timeout(30):
+        while (info := await log.info(resumed_id(run))) is None or not info.last_seq:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.005)
+    may_end.set()
+    await again
+
+
 async def of_person(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
     await log.wake(run)
     with pytest.raises(CommandConflictError):
@@ -116,6 +144,7 @@ async def of_value(log: EventLog, run: str, _: pytest.MonkeyPatch) -> None:
     await QueuedWorker("", log=log).decide_later(run, {"call_1_1": Approve("as agreed")})
 
 
+SHIPPED: Json = {"run": "shipping~2", "event": "shop.shipped", "data": {"what": "a parcel"}}
 Come = Callable[[EventLog, str, pytest.MonkeyPatch], Awaitable[None]]
 
 
@@ -130,6 +159,8 @@ Come = Callable[[EventLog, str, pytest.MonkeyPatch], Awaitable[None]]
         ({"signal": "paid"}, of_value, "as agreed"),
         ({"message": True}, of_message, "Go now."),
         ({"run": "other"}, of_run, {"run": "other", "status": "finished"}),
+        ({"run": "other", "event": "shop.shipped"}, of_run, {"run": "other", "status": "finished"}),
+        ({"run": "shipping", "event": "shop.shipped"}, of_event, SHIPPED),
     ],
 )
 async def test_a_tool_that_waits_is_called_again_when_that_has_come(
@@ -375,6 +406,7 @@ async def test_a_hook_waits_for_a_moment_and_at_two_points_alone(monkeypatch: py
     [
         *[(each, False) for each in ({}, {"signal": "paid"}, {"at": datetime(2027, 1, 1)}, {"at": -1.0})],
         *[({name: 5}, True) for name in ("signal", "run", "message")],
+        *[(each, True) for each in ({"event": "shop.shipped"}, {"run": "other", "event": 5})],
         ({"signal": "half of a pair: \ud83d"}, True),
         ({"at": 5.0, "state": object()}, True),
     ],
