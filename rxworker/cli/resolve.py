@@ -114,8 +114,8 @@ def settings_of(
     Raises:
         CommandError: An option is wrong, or there is no token.
     """
+    from rxworker.transport.listening import is_loopback
     from rxworker.ui.web import Settings  # a chat needs no server
-    from rxworker.ui.web.http.settings import is_loopback
 
     token = read_variable("--token-env", token_env)
     if token is None and not is_loopback(host):

@@ -31,9 +31,10 @@ from rxworker.adapters.stdio import LineStreams, standard_streams
 from rxworker.decisions import check_members
 from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.log import EventLog
+from rxworker.transport.listening import is_loopback
 from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.http.responses import ApiError, json_response
-from rxworker.ui.web.http.settings import Settings, is_loopback
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.runs.workers import MakeServedWorker, WorkerSource

@@ -8,6 +8,8 @@ from rxworker.tap.sources.claude_code import ClaudeCode
 from rxworker.tap.sources.codex import Codex
 from rxworker.tap.sources.langgraph import LangGraph
 from rxworker.tap.sources.openai_agents import OpenAIAgents
+from rxworker.tap.sources.otlp import OTLP
+from rxworker.tap.sources.otlp_receiver import OTLPReceiver
 from rxworker.tap.sources.pydantic_ai import PydanticAI
 from rxworker.tap.sources.session_files import session_files
 from rxworker.tap.sources.strands import Strands
@@ -20,6 +22,8 @@ __all__ = [
     "ClaudeCode",
     "Codex",
     "LangGraph",
+    "OTLP",
+    "OTLPReceiver",
     "OpenAIAgents",
     "PydanticAI",
     "Strands",

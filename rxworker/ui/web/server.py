@@ -27,12 +27,12 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.messages.settings import awaited
-from rxworker.transport.listening import stop_listening
+from rxworker.transport.listening import is_loopback, stop_listening
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import HEADERS, Guard, add_headers
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
 from rxworker.ui.web.http.responses import error_response, health_routes
-from rxworker.ui.web.http.settings import Settings, is_loopback
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.state import ServerOptions, ServerState
 

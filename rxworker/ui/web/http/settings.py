@@ -19,34 +19,9 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
+from rxworker.transport.listening import host_name
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
-
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.A)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
-    (True, False, True)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def host_name(header: str) -> str | None:
-    """Return the name in a ``Host`` header without its port; ``None`` if the header is malformed.
-
-    >>> host_name("LOCALHOST:8080"), host_name("[::1]:8080"), host_name("a b")
-    ('localhost', '::1', None)
-    """
-    match = _HOST.fullmatch(header)
-    return None if match is None else match["name"].strip("[]").lower()
 
 
 class Hosts:

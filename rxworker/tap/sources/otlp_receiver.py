@@ -1,0 +1,201 @@
+"""A receiver of OTLP over HTTP: traces, and logs with the content of their spans.
+
+Theory of operation. Spans come as they end, in any order and in several requests. They are held by trace, until the
+root of the trace has come and nothing more of it for a moment, or nothing for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+from rxworker.tap.sources.otlp_wire import logged_of, spans_of, with_bytes
+from rxworker.tap.sources.spans import Span
+from rxworker.transport.listening import host_name, is_loopback
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+MAX_BODY = 64 * 1024 * 1024
+
+
+class _Trace:
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.logged: dict[str, dict[str, object]] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class OTLPReceiver:
+    """Receives what programs export with OTLP over HTTP, as protobuf and as JSON: the source of a tap with `OTLP`.
+
+    A program sets ``OTEL_EXPORTER_OTLP_ENDPOINT`` to its address, and ``OTEL_EXPORTER_OTLP_HEADERS`` to
+    ``authorization=Bearer%20...`` where there is a token. Metrics are accepted and dropped. Its items are traces. Needs
+    the extra ``tap``.
+
+    Args:
+        host: The address to listen on. One that other machines can reach requires a token.
+        port: The port; 0: any that is free.
+        token: What a request needs as its ``Authorization: Bearer``.
+        settle: Seconds without another span after which a trace whose root has come is whole.
+        quiet: Seconds after which any other is.
+        max_spans: How many spans are held; more are refused until there is room, and sent again by their program.
+
+    Attributes:
+        url: The address.
+
+    Raises:
+        ConfigurationError: Other machines can reach the address, and there is no token.
+        ImportError: The extra is not installed.
+
+    Example:
+        >>> async def main() -> None:
+        ...     async with OTLPReceiver(port=0) as receiver:
+        ...         print(receiver.url.startswith("http://127.0.0.1:"))
+        >>> asyncio.run(main())
+        True
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 4318,
+        *,
+        token: str | None = None,
+        settle: float = 1.0,
+        quiet: float = 30.0,
+        max_spans: int = 100_000,
+    ) -> None:
+        if token is None and not is_loopback(host):
+            what = f"other machines can reach {host}"
+            raise ConfigurationError(f"{what}: give the receiver a token, or listen on 127.0.0.1")
+        try:
+            from google.protobuf import json_format
+            from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+            from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+        except ImportError as error:
+            raise ImportError(
+                f"to receive OTLP needs the package opentelemetry-proto ({error}): "
+                "pip install '/path/to/the/checkout[tap]'",
+                name="opentelemetry.proto",
+            ) from error
+        self.url = ""
+        self._requests: dict[str, Any] = {
+            "traces": trace_service_pb2.ExportTraceServiceRequest,
+            "logs": logs_service_pb2.ExportLogsServiceRequest,
+        }
+        self._partial: Any = trace_service_pb2.ExportTraceServiceResponse
+        self._json: Any = json_format
+        self._address = host, port
+        self._bearer = None if token is None else f"Bearer {token}".encode()
+        self._settle, self._quiet, self._room = settle, quiet, max_spans
+        self._traces: dict[str, _Trace] = {}
+        self._whole: asyncio.Queue[tuple[Span, ...] | None] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post("/v1/{signal:traces|logs|metrics}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, *self._address).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop. Traces that are not whole are given as they are."""
+        await self._runner.cleanup()
+        for trace in [*self._traces]:
+            self._flush(trace)
+        self._whole.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncGenerator[tuple[Span, ...], None]:
+        """The traces, until it is closed."""
+        while (trace := await self._whole.get()) is not None:
+            self._room += len(trace)
+            yield trace
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        kind, signal = request.content_type, request.match_info["signal"]
+        if self._bearer is None:
+            if not is_loopback(host_name(request.host) or ""):
+                return _refused(kind, 403, "this host name is not allowed")
+        elif not hmac.compare_digest(request.headers.get("Authorization", "").encode(), self._bearer):
+            return _refused(kind, 401, "this needs the token: send Authorization: Bearer ...")
+        if kind not in (PROTOBUF, JSON):
+            return _refused(kind, 415, f"send {PROTOBUF} or {JSON}")
+        data = await request.read()
+        if signal == "metrics":
+            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
+        given = self._requests[signal]()
+        try:
+            if kind == JSON:
+                self._json.ParseDict(with_bytes(json.loads(data)), given, ignore_unknown_fields=True)
+            else:
+                given.ParseFromString(data)
+        except Exception as error:  # of protobuf's own kinds, or of JSON's
+            return _refused(kind, 400, f"this is not OTLP: {type(error).__name__}")
+        if self._room <= 0:
+            return _refused(kind, 503, "too many spans are held", {"Retry-After": "5"})
+        if signal == "logs":
+            self._take_logs(given)
+            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
+        refused = self._take_spans(given)
+        if not refused:
+            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
+        answer = self._partial(partial_success={"rejected_spans": refused, "error_message": "a span without its ids"})
+        body = self._json.MessageToJson(answer).encode() if kind == JSON else answer.SerializeToString()
+        return web.Response(body=body, content_type=kind)
+
+    def _take_spans(self, given: Any) -> int:
+        """Take spans; how many cannot be."""
+        spans = [*spans_of(given)]
+        for span in spans:
+            if span.id:
+                self._traces.setdefault(span.trace, _Trace()).spans.append(span)
+                self._room -= 1
+        for trace in {span.trace for span in spans if span.id}:
+            self._wait(trace)
+        return sum(not span.id for span in spans)
+
+    def _take_logs(self, given: Any) -> None:
+        """Take the content of spans that is sent beside them."""
+        for trace, span, content in logged_of(given):
+            self._traces.setdefault(trace, _Trace()).logged.setdefault(span, {}).update(content)
+            self._wait(trace)
+
+    def _wait(self, trace: str) -> None:
+        held = self._traces[trace]
+        if held.timer is not None:
+            held.timer.cancel()
+        wait = self._settle if any(not span.parent for span in held.spans) else self._quiet
+        held.timer = asyncio.get_running_loop().call_later(wait, self._flush, trace)
+
+    def _flush(self, trace: str) -> None:
+        held = self._traces.pop(trace)
+        if held.timer is not None:
+            held.timer.cancel()
+        if held.spans:
+            logged = held.logged
+            spans = [replace(s, attributes={**logged.get(s.id, {}), **s.attributes}) for s in held.spans]
+            self._whole.put_nowait(tuple(spans))
+
+
+def _refused(kind: str, status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """An answer with a ``google.rpc.Status``, of which the message is the field 2."""
+    is_json = kind != PROTOBUF
+    body = json.dumps({"message": message}).encode() if is_json else bytes((0x12, len(message))) + message.encode()
+    return web.Response(body=body, status=status, content_type=JSON if is_json else PROTOBUF, headers=headers)
