@@ -27,7 +27,7 @@ RECORDED = Path(__file__).with_name("recorded")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 FOLDER = CACHE / "rxworker-peers" / f"{sys.version_info.major}.{sys.version_info.minor}"
 PEERS = {
-    **{name: command.PEERS[name] for name in ("agno", "langgraph", "openai_agents", "pydantic_ai", "strands")},
+    **{name: command.PEERS[name] for name in ("ag2", "agno", "langgraph", "openai_agents", "pydantic_ai", "strands")},
     "claude_agent": command.Peer("Claude Agent SDK", ("claude-agent-sdk",), ("claude-agent-sdk",)),
 }
 PATIENCE = 600

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from rxworker.events import Event, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
-from rxworker.tap.sources import Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
+from rxworker.tap.sources import AG2, Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
 from rxworker.testing.lint import lint
 from tests.tap import kit, peers
 
 MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {
+    "ag2": AG2,
     "agno": Agno,
     "claude_agent": ClaudeAgent,
     "langgraph": LangGraph,

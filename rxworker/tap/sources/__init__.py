@@ -1,6 +1,7 @@
 """Mappers of the streams of other libraries. None of them imports the library that it reads."""
 
 from rxworker.tap.sources.address import ag_ui_events, json_events, remote_records
+from rxworker.tap.sources.ag2 import AG2, ag2_events
 from rxworker.tap.sources.ag_ui import AGUI
 from rxworker.tap.sources.agno import Agno
 from rxworker.tap.sources.claude_agent import ClaudeAgent
@@ -16,6 +17,7 @@ from rxworker.tap.sources.strands import Strands
 from rxworker.tap.sources.ui_messages import UIMessages
 
 __all__ = [
+    "AG2",
     "AGUI",
     "Agno",
     "ClaudeAgent",
@@ -28,6 +30,7 @@ __all__ = [
     "PydanticAI",
     "Strands",
     "UIMessages",
+    "ag2_events",
     "ag_ui_events",
     "json_events",
     "remote_records",

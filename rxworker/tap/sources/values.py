@@ -50,7 +50,10 @@ def member(value: object, path: str) -> object:
         if isinstance(value, Mapping):
             value = cast("Mapping[str, object]", value).get(name)
         else:
-            value = getattr(value, name, None)
+            try:
+                value = getattr(value, name, None)
+            except Exception:  # of a property
+                value = None
     return value
 
 
