@@ -30,6 +30,14 @@ PEERS = {
     **{name: command.PEERS[name] for name in ("ag2", "agno", "langgraph", "openai_agents", "pydantic_ai", "strands")},
     "claude_agent": command.Peer("Claude Agent SDK", ("claude-agent-sdk",), ("claude-agent-sdk",)),
 }
+SERVERS = {
+    "ag_ui": command.Peer(
+        "AG-UI of pydantic-ai",
+        ("pydantic-ai-slim[ag-ui]", "uvicorn", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+        ("pydantic-ai-slim", "ag-ui-protocol"),
+    )
+}
+"""Those that are tapped by address."""
 PATIENCE = 600
 """How many seconds the installation of one may take."""
 
@@ -50,7 +58,7 @@ def make(name: str) -> Path:
     """Make or upgrade the environment of a library."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    peer = PEERS[name]
+    peer = {**PEERS, **SERVERS}[name]
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the tests of several processes may need it
         python: Path = command.environment(FOLDER, name, peer._replace(installs=(*peer.installs, *needed)))
@@ -71,7 +79,7 @@ def report(name: str, python: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Make the environments, and the recordings if they are wanted."""
     parser = argparse.ArgumentParser(description="Make the environments of the libraries whose streams are tapped.")
-    parser.add_argument("names", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}")
+    parser.add_argument("names", nargs="*", default=[*PEERS, *SERVERS], help=f"of {', '.join(PEERS)}")
     parser.add_argument("--record", action="store_true", help="write what their programs report")
     arguments = parser.parse_args()
     for name in arguments.names:
