@@ -54,7 +54,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import awaited
 from rxworker.providers import Request
 from rxworker.resume.stored import LoggedRun, read_run, title_of
-from rxworker.run.run import Beginning, Run, Tracing
+from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.tap.builder import Tapped
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.turn.context import TurnScope
@@ -217,6 +217,13 @@ class _TapSession(Session):
         run: Run[None] = self._begin(load, run_id, CoroutineObservable(feed.follow, set()))
         run._context.pause_request.refusal = NO_INPUT
         feed.attach(run)
+
+        async def leave() -> None:
+            await end_of(run)
+            if not feed.is_followed:  # it was cancelled before it could
+                await feed.close()
+
+        feed.leaving = asyncio.get_running_loop().create_task(leave(), name="rxworker tap leaves its source")
         return run
 
     async def _beginning(self, feed: _Feed, run_id: str, title: str) -> Beginning:
@@ -329,10 +336,15 @@ class _Feed:
 
     Attributes:
         skip: How many events are stored already.
+        is_followed: Whether the run reads it; from then on it is left when the run ends.
+        leaving: Leaves the source of a run that has ended before.
     """
+
+    leaving: asyncio.Task[None]
 
     def __init__(self, batches: AsyncGenerator[list[Tapped], None]) -> None:
         self.skip = 0
+        self.is_followed = False
         self._batches = batches
         self._waiting: list[Tapped] = []
         self._inner: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -360,6 +372,7 @@ class _Feed:
 
     async def follow(self, emitter: Emitter[Event]) -> None:
         """Emit all until the end of the run."""
+        self.is_followed = True
         try:
             async with aclosing(self._batches):
                 if self._emit_all(self._waiting, emitter):

@@ -144,10 +144,13 @@ async def test_a_tap_that_is_cancelled_leaves_its_connection() -> None:
         return response
 
     async def use(url: str) -> None:
-        run = tap(json_events(url), UIMessages())
-        await reached(run, TextDelta)
-        await run.cancel()
-        await end_of(run)
-        await asyncio.wait_for(gone.wait(), 30)
+        for begun in (True, False):
+            gone.clear()
+            run = await tap(json_events(url), UIMessages()).started()
+            if begun:
+                await reached(run, TextDelta)
+            await run.cancel()
+            await end_of(run)
+            await asyncio.wait_for(gone.wait(), 30)
 
     await served(handle, use)

@@ -4,9 +4,10 @@
 import { createInterface } from "node:readline";
 import * as agUi from "./ag_ui.mjs";
 import * as aiSdkModels from "./ai_sdk_models.mjs";
+import * as aiSdkStream from "./ai_sdk_stream.mjs";
 import * as uiMessages from "./ui_messages.mjs";
 
-const jobs = { ...agUi, ...aiSdkModels, ...uiMessages };
+const jobs = { ...agUi, ...aiSdkModels, ...aiSdkStream, ...uiMessages };
 let warnings = [];
 for (const level of ["warn", "error", "log"]) {
   console[level] = (...words) => warnings.push(words.map(String).join(" "));
