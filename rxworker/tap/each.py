@@ -19,6 +19,9 @@ from rxworker.tools.cancellation import keep
 
 S = TypeVar("S")
 
+LIMIT = 4096
+"""How many events of a run wait at most until it has read them."""
+
 
 class TapOptions(TypedDict, total=False):
     """The options that `tap`, `tap_each` and `tee` share."""
@@ -27,6 +30,37 @@ class TapOptions(TypedDict, total=False):
     log: EventLog | None
     labels: Mapping[str, str] | None
     tracing: Tracing | None
+
+
+class _Waiting:
+    """The events of a run that it has not read. They have a bound, at which the source waits for the run.
+
+    Attributes:
+        end: Waits for the end of the run, after which nothing waits.
+    """
+
+    end: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self._items: asyncio.Queue[Tapped | Exception | None] = asyncio.Queue(LIMIT)
+
+    async def give(self, item: Tapped | Exception | None) -> None:
+        """Add an event, an error of the source, or its end."""
+        if not self._items.full():
+            self._items.put_nowait(item)
+            return
+        giving = asyncio.ensure_future(self._items.put(item))
+        try:
+            await asyncio.wait({giving, self.end}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            giving.cancel()
+
+    async def __aiter__(self) -> AsyncGenerator[Tapped, None]:
+        """The events."""
+        while (item := await self._items.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            yield item
 
 
 class TapEach(Generic[S]):
@@ -41,7 +75,7 @@ class TapEach(Generic[S]):
         self._subject: Subject[Run[None]] = Subject()
         self.runs: Observable[Run[None]] = self._subject
         self.open: dict[str, Run[None]] = {}
-        self._feeds: dict[str, Subject[Tapped]] = {}
+        self._feeds: dict[str, _Waiting] = {}
         self._prefix = prefix
         self._options = options
         self._ends: set[asyncio.Task[None]] = set()
@@ -55,32 +89,32 @@ class TapEach(Generic[S]):
             async with aclosing(batches):
                 async for batch in batches:
                     for each in batch:
-                        self._give(each)
+                        await self._give(each)
                     await asyncio.sleep(0)  # a file is read without a wait: its runs take what was read
         except Exception as error:
             failed = error
             raise
         finally:
             for feed in [*self._feeds.values()]:
-                feed.on_completed() if failed is None else feed.on_error(failed)
+                await feed.give(failed)
             self._feeds.clear()
             if self._ends:
                 await asyncio.wait(self._ends)
             self._subject.on_completed() if failed is None else self._subject.on_error(failed)
 
-    def _give(self, each: Tapped) -> None:
+    async def _give(self, each: Tapped) -> None:
         key = each.run
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Subject[Tapped]()
+            feed = self._feeds[key] = _Waiting()
             run = self.open[key] = tap(feed, run_id=self._prefix + key, **self._options)
-            end = keep(end_of(run), self._ends)
-            end.add_done_callback(lambda _: self.open.pop(key, None) if self.open.get(key) is run else None)
+            feed.end = keep(end_of(run), self._ends)
+            feed.end.add_done_callback(lambda _: self.open.pop(key, None) if self.open.get(key) is run else None)
             self._subject.on_next(run)
-        feed.on_next(each)
+        await feed.give(each)
         if isinstance(each.event, RunStop | RunAbort | RunPause) and not each.path:
             del self._feeds[key]
-            feed.on_completed()
+            await feed.give(None)
 
     async def __aenter__(self) -> TapEach[S]:
         """Itself; at the end of the context it is closed."""

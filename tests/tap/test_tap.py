@@ -381,3 +381,34 @@ async def test_an_error_while_a_run_is_loaded_ends_it(monkeypatch: pytest.Monkey
         assert run.done()
         monkeypatch.undo()
         await tap(steps(), Steps(), log=log)
+
+
+async def test_a_source_waits_for_a_run_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a run waits for, such as the lease of a process that was killed, nothing of it is lost."""
+    gate, read = asyncio.Event(), 0
+
+    async def held(*_: object) -> None:
+        await gate.wait()
+
+    async def source() -> AsyncIterator[Tapped]:
+        nonlocal read
+        run = RunBuilder("acme", "1")
+        run.start("Count.")
+        for number in range(200):
+            run.text(f"{number} ")
+        run.end()
+        for read, each in enumerate(run.take()):  # noqa: B007
+            yield each
+
+    monkeypatch.setattr("rxworker.tap.each.LIMIT", 8)
+    monkeypatch.setattr("rxworker.tap.run._stored_part", held)
+    async with MemoryLog() as log:
+        each = tap_each(source(), prefix="p-", log=log)
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert read < 12
+        gate.set()
+        await each.ended()
+        replica = Replica(log, "p-1")
+        await replica.ended()
+        assert replica.state.conversation.messages[-1].text.split() == [str(number) for number in range(200)]
