@@ -403,7 +403,7 @@ class _Feed:
             event, self._time = each.event, each.time
             turn = self._counted(each) if each.path else (0, 0)
             if self.skip > 0:
-                self.skip -= 1
+                self.skip -= not isinstance(event, _OWN)
             elif each.path:
                 inner = Record(0, "", *turn, self._now(), event, each.path[1:])
                 self._journal.relay(each.path[0], inner)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 
 import msgspec
+from msgspec.structs import replace
 
+from rxworker import events
 from rxworker.errors import HttpStatusError, RemoteProtocolError, TransportError
 from rxworker.events import Record
 from rxworker.framing import SseDecoder
@@ -21,6 +23,10 @@ from rxworker.transport.http import HttpTransport, shown
 
 RETRY = 1.0
 """Seconds until the next connection, unless the server sets them."""
+PIECE = 16
+"""Characters of a piece of text."""
+DELTAS = (events.TextDelta, events.ThinkingDelta, events.RefusalDelta, events.InputJsonDelta)
+OF_A_PROCESS = (events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
 BUSY = (429, 502, 503, 504)
 """The answers after which a connection is made again."""
 
@@ -98,7 +104,9 @@ async def ag_ui_events(
 async def remote_records(url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[Record, None]:
     """The records of a run at another server of rxworker, such as ``http://127.0.0.1:8000/api/runs/run-1/events``.
 
-    A connection that breaks is made again, and the records go on after the last one.
+    A connection that breaks is made again, and the records go on after the last one. A server sends deltas that came
+    together as one, and other ones the next time; they are given in pieces of `PIECE` characters, so that a tap that is
+    started again finds what it has. What belongs to the other process, such as a detached watcher, is left out.
 
     Args:
         url: The address of the events of the run.
@@ -108,6 +116,51 @@ async def remote_records(url: str, *, headers: Mapping[str, str] | None = None) 
         HttpStatusError: The server refuses the request, or does not have the run.
         RemoteProtocolError: An event is not a record.
     """
+    pieces = _Pieces()
+    async with aclosing(_records(url, headers)) as records:
+        async for record in records:
+            for each in pieces.feed(record):
+                yield each
+    for each in pieces.finish():
+        yield each
+
+
+class _Pieces:
+    """Cuts the text of deltas that follow each other, however they came."""
+
+    def __init__(self) -> None:
+        self._held: Record | None = None
+        self._text = ""
+
+    def feed(self, record: Record) -> Iterator[Record]:
+        event = record.event
+        if not isinstance(event, DELTAS):
+            yield from self.finish()
+            if not isinstance(event, OF_A_PROCESS):
+                yield record
+            return
+        if self._held is None or _key(self._held) != _key(record):
+            yield from self.finish()
+        self._held, self._text = record, self._text + event.text
+        while len(self._text) >= PIECE:
+            yield self._piece(record)
+
+    def finish(self) -> Iterator[Record]:
+        if self._held is not None and self._text:
+            yield self._piece(self._held)
+        self._held = None
+
+    def _piece(self, record: Record) -> Record:
+        text, self._text = self._text[:PIECE], self._text[PIECE:]
+        return replace(record, event=replace(record.event, text=text), covers=1)
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    return record.path, type(record.event), getattr(record.event, "index", None), getattr(record.event, "choice", None)
+
+
+async def _records(url: str, headers: Mapping[str, str] | None) -> AsyncGenerator[Record, None]:
+    """The records as they come, over any number of connections."""
     last, pause = "", RETRY
     while True:
         known = {"last-event-id": last} if last else {}
