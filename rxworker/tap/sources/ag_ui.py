@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal, cast, get_args
 
 import msgspec
@@ -73,14 +74,10 @@ class AGUI(WireMapper):
             self._other(run, kind, event)
 
     def _begin(self, messages: object, state: object = None) -> None:
-        given: Input | None = self.given
-        before: Conversation | None = None
-        if isinstance(messages, list):
-            try:
+        given, before = self.given, None
+        with suppress(RxWorkerError, TypeError):  # a file of another service, say: then the input is not known
+            if isinstance(messages, list):
                 read = read_run_input(msgspec.json.encode({"threadId": "", "runId": "", "messages": messages}))
-            except (RxWorkerError, TypeError):
-                pass  # a part that is not read, such as a file of another service: the input stays unknown
-            else:
                 whole, given = read.conversation, read.messages or None
                 before = Conversation(whole.messages[: len(whole.messages) - len(read.messages)], whole.system)
         self.run.start(given, before=before, labels=self._labels)
@@ -105,11 +102,7 @@ class AGUI(WireMapper):
             run.stop_block(key or None)
 
     def _call(self, run: RunBuilder, kind: str, event: Mapping[str, object]) -> None:
-        key, name, own = (
-            text(event.get("toolCallId")),
-            text(event.get("toolCallName")),
-            member(event, "metadata.rxworker"),
-        )
+        key, own = text(event.get("toolCallId")), member(event, "metadata.rxworker")
         if kind == "TOOL_CALL_RESULT":
             is_error = member(own, "isError") is True
             if member(own, "placeholder") is not True:
@@ -159,16 +152,17 @@ class AGUI(WireMapper):
             case "STEP_STARTED" | "STEP_FINISHED":
                 self.complete()
                 run.respond() if kind == "STEP_STARTED" else None
-            case "MESSAGES_SNAPSHOT" | "RAW" | "":
-                pass
-            case _:
+            case _ if kind not in ("MESSAGES_SNAPSHOT", "RAW", ""):
                 self.other(run, f"ag_ui.{kind.lower()}", event)
+            case _:
+                pass
 
     def _end(self, kind: str, event: Mapping[str, object]) -> None:
         self.complete()
-        reported = [each for one in members(event, "usage") if (each := usage_of(one, *_TOTALS, **_PARTS)) is not None]
-        if reported and not self.has_usage and self.run.is_responding:
-            self.run.usage(sum(reported[1:], reported[0]))
+        each = [usage_of(one, *_TOTALS, **_PARTS) for one in members(event, "usage")]
+        found = [*filter(None, each)]
+        if found and not self.has_usage and self.run.is_responding:
+            self.run.usage(sum(found[1:], found[0]))
         if event.get("result") is not None:
             self.other(self.run, "ag_ui.result", event["result"])
         interrupts = members(event, "outcome.interrupts")
