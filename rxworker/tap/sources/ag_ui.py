@@ -75,7 +75,7 @@ class AGUI(WireMapper):
 
     def _begin(self, messages: object, state: object = None) -> None:
         given, before = self.given, None
-        with suppress(RxWorkerError, TypeError):  # a file of another service, say: then the input is not known
+        with suppress(RxWorkerError, TypeError):  # such as a file of another service: the input is not known
             if isinstance(messages, list):
                 read = read_run_input(msgspec.json.encode({"threadId": "", "runId": "", "messages": messages}))
                 whole, given = read.conversation, read.messages or None
