@@ -296,7 +296,12 @@ class LoggedRun(Struct, frozen=True):
         def last_values() -> RunRow:
             journal = kept()
             own = replace(row, allowed=tuple(allowed))
-            return own if journal is None else row_of(journal.state, own)
+            if journal is None:
+                return own
+            history = journal.hub.history
+            # The records of a tapped run have the times of its source.
+            last = history.newest(history.last_seq - 1) if row.began and journal.state.is_over else None
+            return row_of(journal.state, own if last is None else replace(own, ended=last.time))
 
         journal.writer = writer = RunWriter(self.log, journal.run_id, last_values, scope.variables, self.claim, held)
         writer.before = self.before

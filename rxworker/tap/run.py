@@ -237,7 +237,7 @@ class _TapSession(Session):
             feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, _OWN))
             recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
             return Beginning((recover,), TurnScope(), stored=stored)
-        start: Event = first[0].event
+        start, began = first[0].event, first[0].time or 0.0
         if not isinstance(start, RunStart | RunResume) or first[0].path:
             start = RunStart(Conversation())
         else:
@@ -246,7 +246,7 @@ class _TapSession(Session):
         start = replace(start, labels=recorded_labels(labels), worker=self.name)
         messages = start.conversation.messages
         added = messages[len(messages) - start.added :] if isinstance(start, RunStart) else messages[-1:]
-        row = replace(self._row(title or title_of(added)), labels=labels)
+        row = replace(self._row(title or title_of(added)), labels=labels, began=began)
         return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
 
 

@@ -22,6 +22,7 @@ from rxworker.events import AttemptRetract, Custom, Record, RunRecover, RunStart
 from rxworker.log import EventLog, MemoryLog, Replica, SQLiteLog
 from rxworker.tap import Tapped, tap_each
 from rxworker.tap.sources import ClaudeCode, Codex, session_files
+from rxworker.tap.sources.session_files import time_of
 from rxworker.testing.lint import lint
 from tests.tap import sessions
 from tests.tap.test_sources import paths, put
@@ -284,3 +285,13 @@ async def test_a_tap_that_is_killed_goes_on_and_stores_each_record_once(
         assert {run: ends[run] - made[run] for run in made if expected[run].status != "running"} == dict.fromkeys(
             [run for run in made if expected[run].status != "running"], 0
         )
+
+
+async def test_a_run_of_a_session_has_the_times_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text("\n".join([*sessions.lines(sessions.CLAUDE), ""]))
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        await tap_each(session_files(tmp_path, follow=False), ClaudeCode(), log=log).ended()
+        first = next(info for info in await log.list() if info.run_id.endswith("0001.000"))
+        begun = time_of(sessions.at(1))
+        assert begun is not None
+        assert (first.began, first.ended) == (begun, begun + 8)
