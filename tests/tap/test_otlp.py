@@ -190,7 +190,9 @@ async def test_a_full_receiver_lets_its_programs_send_again() -> None:
         assert (await post(url, request(SPANS[0])))[0] == 200
         assert (await post(url, request(SPANS[1])))[0] == 503
         await anext(aiter(receiver))
-        assert (await post(url, request(SPANS[1])))[0] == 200
+        log = request({"traceId": T, "spanId": CHAT}, signal="Logs")
+        assert (await post(f"{receiver.url}/v1/logs", log))[0] == 200
+        assert (await post(url, request(SPANS[1])))[0] == 503  # what is logged is held, too
 
 
 async def test_other_machines_need_a_token() -> None:

@@ -90,7 +90,8 @@ async def ag_ui_events(
         TransportError: There is no connection, or it broke.
         HttpStatusError: The answer is not a stream of events.
 
-    Each event has the time at which it came, where the agent reports none.
+    Each event has the time at which it came, where the agent reports none. A tap that is started again sends its input
+    again, which runs the agent once more.
     """
     if isinstance(given, str):
         messages: list[Json] = [{"id": "message-1", "role": "user", "content": given}]

@@ -174,7 +174,9 @@ class OTLPReceiver:
     def _take_logs(self, given: Any) -> None:
         """Take the content of spans that is sent beside them."""
         for trace, span, content in logged_of(given):
-            self._traces.setdefault(trace, _Trace()).logged.setdefault(span, {}).update(content)
+            logged = self._traces.setdefault(trace, _Trace()).logged
+            self._room -= span not in logged
+            logged.setdefault(span, {}).update(content)
             self._wait(trace)
 
     def _wait(self, trace: str) -> None:
@@ -186,6 +188,7 @@ class OTLPReceiver:
 
     def _flush(self, trace: str) -> None:
         held = self._traces.pop(trace)
+        self._room += len(held.logged)
         if held.timer is not None:
             held.timer.cancel()
         if held.spans:
