@@ -34,7 +34,7 @@ _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 LOGGERS = (
     *("adapters.acp", "adapters.mcp", "boards", "cli", "hooks", "hub", "log", "operators"),
-    *("tools", "transport", "ui.terminal", "ui.web", "worker"),
+    *("tap", "tools", "transport", "ui.terminal", "ui.web", "worker"),
 )
 """The loggers of rxworker."""
 

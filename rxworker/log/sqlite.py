@@ -606,7 +606,7 @@ class SQLiteLog(EventLog):
                     if called != before:
                         for run in followed:
                             self.followers.wake(run)
-                if looks % SELDOM and not (ALL_RUNS in followed or self.followers.read_runs):
+                if looks % SELDOM and not (ALL_RUNS in followed or self.followers.has_readers):
                     continue
                 with contextlib.suppress(sqlite3.Error):  # the readers raise what is wrong
                     (now,) = db.execute("PRAGMA data_version").fetchone()

@@ -58,6 +58,7 @@ class Followers:
         self._started = started
         self._ended = ended
         self._wakers: dict[str, set[Waker]] = {}
+        self._readers = 0
 
     def wake(self, run_id: str) -> None:
         """Wake what follows a run, or all runs."""
@@ -75,6 +76,11 @@ class Followers:
         return tuple(self._wakers)
 
     @property
+    def has_readers(self) -> bool:
+        """Whether the entries of any run are followed."""
+        return self._readers > 0
+
+    @property
     def read_runs(self) -> Sequence[str]:
         """The ids of the runs whose entries are followed."""
         return [run for run in self.runs if self.has_reader(run)]
@@ -85,7 +91,9 @@ class Followers:
 
     def add(self, waker: Waker) -> None:
         """Wake this one when its run changes."""
-        self._wakers.setdefault(waker.run_id, set()).add(waker)
+        wakers = self._wakers.setdefault(waker.run_id, set())
+        self._readers += waker.reads_entries and waker not in wakers
+        wakers.add(waker)
         self._started(waker.run_id)
 
     def remove(self, waker: Waker) -> None:
@@ -94,6 +102,7 @@ class Followers:
         if waker not in wakers:
             return
         wakers.discard(waker)
+        self._readers -= waker.reads_entries
         if not wakers:
             del self._wakers[waker.run_id]
             self._ended(waker.run_id)

@@ -150,6 +150,12 @@ class RunBuilder:
         """Whether a response is open."""
         return self._in_response
 
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls of the last response that have no result, in their order."""
+        calls = sorted(self._calls.values(), key=attrgetter("place"))
+        return [each.call for each in calls if each.result is None]
+
     def take(self) -> list[Tapped]:
         """What was built since this was called last."""
         out = self._out.copy()
@@ -380,11 +386,11 @@ class RunBuilder:
             if isinstance(event, BlockStart):
                 known = event.metadata
                 self._open[event.index] = event
-                if isinstance(known, ToolUseMetadata):
+                if isinstance(known, ToolUseMetadata) and event.block_type is BlockType.TOOL_USE:
                     self._places[known.id], self._texts[known.id] = len(self._places), []
             elif isinstance(event, InputJsonDelta):
                 known = self._open[event.index].metadata
-                if isinstance(known, ToolUseMetadata):
+                if isinstance(known, ToolUseMetadata) and known.id in self._texts:
                     self._texts[known.id].append(event.text)
             elif isinstance(event, BlockStop) and event.index in self._open:
                 self.stop_block(event.index)
@@ -393,6 +399,7 @@ class RunBuilder:
                 self._open.pop(event.index, None)
             elif isinstance(event, Error):
                 self._cut(event.message)
+                self._failure = event.message or "the response has failed"
             elif isinstance(event, Status):
                 self._end_blocks(event.status)
             self._emit(event)
@@ -408,6 +415,8 @@ class RunBuilder:
             self._calls, self._places, self._index = {}, {}, 0
         else:
             self._in_response = False
+        if status is ResponseStatus.FAILED:
+            self._failure = self._failure or "the response has failed"
 
     def tool_start(self, id: str, name: str = "", arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
         """A tool runs. A call that no response has made is put into one.
@@ -494,6 +503,11 @@ class RunBuilder:
         if self._status != "running":
             self.start()
         self._emit(event)
+
+    def end_turn(self) -> None:
+        """The turn is over, with the results of its calls; what is added now comes after them."""
+        if self._in_turn:
+            self._end_turn()
 
     def _end_turn(self) -> None:
         self.respond()

@@ -1,0 +1,355 @@
+"""A proxy before a model service: any program, in any language, is tapped by its base URL.
+
+Theory of operation. A request goes on to the service as it came, body and all, and so does the response: compressed
+as it is, in the pieces in which it arrives. Only what HTTP gives to one connection is made anew: the host, headers such
+as ``Connection``, and trailers, which are dropped. A copy of each piece goes to a `Recorder`, which decodes it later.
+Nothing that the recorder does is awaited, and nothing that it raises comes here. After the handshake of a WebSocket
+both connections carry bytes alone.
+
+What one side does, the other sees: a response that was cut is cut, and a client that leaves ends the request at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from typing import Unpack
+
+import aiohttp
+from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict
+from reactivex import Observable
+from yarl import URL
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages.settings import check_number
+from rxworker.providers.base import hidden_url
+from rxworker.run.run import Run
+from rxworker.tap.carry import Body, Messages, Pipe, SocketReader
+from rxworker.tap.each import TapOptions
+from rxworker.tap.recorder import Ending, Exchange, Recorder
+from rxworker.tap.requests import protocol_at
+from rxworker.transport.listening import host_name, is_loopback, stop_listening
+from rxworker.transport.session import proxy_for
+
+TOKEN_HEADER = "x-rxworker-token"
+"""The header with the token of the proxy; or the token is the first part of the path."""
+OF_CONNECTION = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+    ]
+)
+"""Headers that HTTP gives to one connection; those that ``Connection`` names are others."""
+AUTOMATIC = ("user-agent", "accept", "accept-encoding", "content-type")
+"""Headers that aiohttp would add."""
+LONGEST = 64 * 1024
+"""Characters of a line of a head."""
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket"}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class TapProxy:
+    """A proxy before a model service, which makes a run of each conversation that passes.
+
+    A program needs no other change than its base URL. The protocols of all providers of this library are decoded
+    beside the stream, and what has another path passes as well. Keys are neither stored nor shown. Text is recorded in
+    pieces of up to a quarter of a second.
+
+    Args:
+        to: The address of the service, such as ``https://api.anthropic.com``.
+        host: The address to listen on. An address that other machines can reach requires a token.
+        port: The port; 0 for any free port.
+        token: What a request needs to pass: as the header ``x-rxworker-token``, or as the first part of its path. It
+            does not reach the service.
+        idle: Seconds for which a run waits for the results of its calls. Without them it ends as cut off.
+        patience: Seconds for which a request that has failed may come again. Without that its run ends as failed.
+        options: As for `tap`: ``name``, ``log``, ``labels``, ``tracing``.
+
+    Attributes:
+        url: The address of the proxy.
+        runs: The observable of the runs, each as it begins.
+        open: The runs that go on, by their ids.
+
+    Raises:
+        ConfigurationError: Other machines can reach the proxy and it has no token, or an address is wrong.
+
+    Example:
+        >>> from rxworker.testing import ReplayServer
+        >>> async def main() -> None:
+        ...     async with ReplayServer(["Hello."]) as service, TapProxy(service.base_url, port=0) as proxy:
+        ...         proxy.runs.subscribe(lambda run: print(run.id[:4]))
+        ...         async with aiohttp.ClientSession() as client:
+        ...             body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        ...             async with client.post(proxy.url + "v1/messages", json=body) as response:
+        ...                 print(response.status, (await response.read())[:20])
+        >>> asyncio.run(main())
+        200 b'event: message_start'
+        run-
+    """
+
+    def __init__(
+        self,
+        to: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8484,
+        token: str | None = None,
+        idle: float = 600.0,
+        patience: float = 60.0,
+        **options: Unpack[TapOptions],
+    ) -> None:
+        if not re.match(r"https?://[^/?#@\s]+[^?#\s]*$", to):
+            raise ConfigurationError(f"{hidden_url(to)!r} is not the address of a service: write https://host")
+        if token is None and not is_loopback(host):
+            raise ConfigurationError(
+                f"{host} can be reached from other machines, and every client that reaches it may use it: give it "
+                "a token, or listen on 127.0.0.1"
+            )
+        check_number("TapProxy(idle)", idle)
+        check_number("TapProxy(patience)", patience)
+        self._to, self._host, self._port = to.rstrip("/"), host, port
+        self._token = token
+        self._is_closing = False
+        self._service = URL(to).host or ""
+        self._recorder = Recorder(self._service, idle, patience, options)
+        self.runs: Observable[Run[None]] = self._recorder.runs
+        self.open = self._recorder.open
+        self.url = ""
+
+    def __repr__(self) -> str:
+        return f"TapProxy({hidden_url(self._to)!r}, url={self.url!r})"
+
+    async def __aenter__(self) -> TapProxy:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30.0),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=AUTOMATIC,
+            max_line_size=LONGEST,
+            max_field_size=LONGEST,
+        )
+        self._server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=LONGEST,
+            max_field_size=LONGEST,
+        )
+        try:
+            self._listening = await asyncio.get_running_loop().create_server(self._server, self._host, self._port)
+        except (OSError, OverflowError) as error:
+            await self._session.close()
+            raise ConfigurationError(f"cannot listen on {self._host} port {self._port}: {error}") from error
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{shown}:{self._listening.sockets[0].getsockname()[1]}/"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_closing = True
+        await stop_listening(self._listening)
+        await self._server.shutdown(1.0)
+        await self._session.close()
+        await self._recorder.close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Pass a request and its response."""
+        path, refusal = self._admit(request)
+        if refusal is not None:
+            return _error(401 if self._token else 403, refusal)
+        exchange: Exchange | None = None
+        ending: Ending = "left"
+        try:
+            exchange = self._exchange(request, path) if request.method == "POST" else None
+            ending, keep_alive = await self._pass(request, path, exchange)
+            return _Passed(keep_alive)
+        except asyncio.CancelledError:
+            ending = "stopped" if self._is_closing else "left"
+            raise
+        except aiohttp.ClientConnectorError as error:
+            ending = "cut"
+            response = _error(502, f"no connection to {self._service}: {error.strerror or type(error).__name__}")
+            if exchange is not None:
+                exchange.take_request(await request.content.read())
+                exchange.ask()
+                exchange.take(response.body if isinstance(response.body, bytes) else b"")
+            return response
+        except (aiohttp.ClientError, OSError):  # the service has closed the connection, or the client
+            ending = "left" if request.transport is None or request.transport.is_closing() else "cut"
+            return _Passed(keep_alive=False)
+        finally:
+            if exchange is not None:
+                exchange.end(ending)
+
+    def _admit(self, request: web.BaseRequest) -> tuple[str, str | None]:
+        """The path for the service, and why the request is refused."""
+        path = request.raw_path
+        if not path.startswith("/"):
+            return path, "this is a proxy for one service: make its address the base URL of the program"
+        if self._token is None:
+            host = host_name(request.headers.get("Host", self._host))
+            is_own = host is not None and is_loopback(host)
+            return path, None if is_own else f"the Host header names another machine than {self._host}"
+        first, slash, rest = path[1:].partition("/")
+        if _is_same(request.headers.get(TOKEN_HEADER, ""), self._token):
+            return path, None
+        if slash and _is_same(first, self._token):
+            return f"/{rest}", None
+        return path, f"this needs the token of the proxy, in {TOKEN_HEADER} or as the first part of the path"
+
+    def _exchange(self, request: web.BaseRequest, path: str, only: str = "") -> Exchange | None:
+        """What records a request, if it is in a known protocol."""
+        protocol, model = protocol_at(path.partition("?")[0])
+        return Exchange(self._recorder, protocol, model, request) if protocol and only in ("", protocol) else None
+
+    async def _pass(self, request: web.BaseRequest, path: str, exchange: Exchange | None) -> tuple[Ending, bool]:
+        """Pass a request; how it has ended, and whether the client's connection can be used again."""
+        headers = _passed(request.headers)
+        headers.popall("Host", None)
+        headers.popall(TOKEN_HEADER, None)
+        is_socket = request.headers.get("Upgrade", "").lower() == "websocket"
+        if is_socket:
+            headers.update(UPGRADE)
+        if "Expect" in request.headers:
+            headers["Expect"] = request.headers["Expect"]
+        response = await self._session.request(
+            request.method,
+            URL(self._to + path, encoded=True),
+            headers=headers,
+            data=_body(request, exchange) if request.body_exists else None,
+            allow_redirects=False,
+            proxy=proxy_for(self._to),
+        )
+        try:
+            if response.status == 101:
+                await self._carry(request, response, path)
+                return "left", False
+            if exchange is not None:
+                if not request.body_exists:
+                    exchange.ask()
+                exchange.response = response
+            return await _answer(request, response, exchange)
+        finally:
+            if response.connection is not None:
+                response.close()
+
+    async def _carry(self, request: web.BaseRequest, response: aiohttp.ClientResponse, path: str) -> None:
+        """Carry the bytes of a WebSocket until one side closes it."""
+        here, there = request.transport, response.connection
+        if here is None or there is None or there.transport is None or there.protocol is None:
+            return
+        headers = _passed(response.headers)
+        headers.update(UPGRADE)
+        await _begin(request, response, headers)
+        reader = SocketReader(partial(self._exchange, request, path, "openai_responses"), response)
+        up = Pipe(here, there.transport, Messages(request.protocol, reader.sent).read_copy)
+        down = Pipe(there.transport, here, Messages(there.protocol, reader.received).read_copy)
+        request.protocol.set_parser(up)  # pyright: ignore[reportArgumentType] - it has the two methods that are called
+        there.protocol.set_parser(down, EMPTY_PAYLOAD)
+        ending: Ending = "left"
+        try:
+            await down.ended.wait()
+            ending = "cut"
+        except asyncio.CancelledError:
+            ending = "stopped" if self._is_closing else "left"
+            raise
+        finally:
+            if reader.exchange is not None:
+                reader.exchange.end(ending)
+
+
+async def _begin(request: web.BaseRequest, response: aiohttp.ClientResponse, headers: CIMultiDict[str]) -> None:
+    """Send the head of a response."""
+    await request.writer.write_headers(f"HTTP/1.1 {response.status} {response.reason or ''}", headers)
+    request.writer.send_headers()
+
+
+async def _answer(
+    request: web.BaseRequest, response: aiohttp.ClientResponse, exchange: Exchange | None
+) -> tuple[Ending, bool]:
+    """Send the response to the client, as it arrives."""
+    writer, headers, keep_alive = request.writer, _passed(response.headers), request.keep_alive
+    is_empty = request.method == "HEAD" or response.status in (204, 304)
+    if not is_empty and "Content-Length" not in headers:
+        if request.version >= aiohttp.HttpVersion11:
+            writer.enable_chunking()
+            headers["Transfer-Encoding"] = "chunked"
+        else:
+            keep_alive = False
+    headers["Connection"] = "keep-alive" if keep_alive else "close"
+    await _begin(request, response, headers)
+    assert request.transport is not None
+    body = Body(
+        response, request.transport, bool if exchange is None else exchange.take, "Transfer-Encoding" in headers
+    )
+    try:
+        await body.ended.wait()
+    finally:
+        body.stop()
+    if body.error is not None:
+        return "cut", False  # what was written goes out before the connection is closed
+    if not is_empty:
+        await writer.write_eof()
+    return "whole", keep_alive
+
+
+async def _body(request: web.BaseRequest, exchange: Exchange | None) -> AsyncGenerator[bytes, None]:
+    """The body of a request, as it arrives."""
+    if "Expect" in request.headers and request.transport is not None:
+        request.transport.write(CONTINUE)  # the service has sent it
+    async for data in request.content.iter_any():
+        if exchange is not None:
+            exchange.take_request(data)
+        yield data
+    if exchange is not None:
+        exchange.ask()
+
+
+class _Passed(web.StreamResponse):
+    """A response that was sent already."""
+
+    def __init__(self, keep_alive: bool) -> None:
+        super().__init__()
+        self._is_kept = keep_alive
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the client's connection can be used again."""
+        return self._is_kept
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing."""
+
+
+def _passed(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """The headers that are not of one connection."""
+    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    return CIMultiDict(
+        [(k, v) for k, v in headers.items() if (low := k.lower()) not in named and low not in OF_CONNECTION]
+    )
+
+
+def _is_same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), token.encode())
+
+
+def _error(status: int, message: str) -> web.Response:
+    """An error of the proxy itself, in the form that most clients show."""
+    return web.json_response({"error": {"type": "rxworker_proxy", "message": message}}, status=status)
