@@ -38,7 +38,8 @@ class TapLine(Struct, frozen=True, kw_only=True):
         since: Session files that have not changed since are left out.
         url: An address.
         given: What is sent there, with which a run begins.
-        token_env: The environment variable that holds the token of the address.
+        listen: The host and the port to listen on; by default those of the source, for this machine.
+        token_env: The environment variable that holds the token of the address, or of what listens.
         name: The name of the program in lists; by default that of the source.
         labels: The labels of the runs.
     """
@@ -48,6 +49,7 @@ class TapLine(Struct, frozen=True, kw_only=True):
     since: float | None = None
     url: str = ""
     given: str | None = None
+    listen: tuple[str | None, int] | None = None
     token_env: str | None = None
     name: str = ""
     labels: Sequence[tuple[str, str]] = ()
@@ -175,13 +177,29 @@ async def _rxworker(line: TapLine, log: EventLog, _: AsyncExitStack) -> Begun:
     return Begun(f"records the run at {hidden_url(line.url)} as {run_id}", partial(_ended, run))
 
 
+async def _otlp(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
+    from rxworker.tap import tap_each
+    from rxworker.tap.sources import OTLP, OTLPReceiver
+
+    host, port = line.listen or (None, 4318)
+    receiver = OTLPReceiver(host or "127.0.0.1", port, token=_token(line))
+    await opened.enter_async_context(receiver)
+    each = tap_each(receiver, OTLP(), prefix="otlp-", name=line.name or "otlp", log=log, labels=_labels(line))
+    await opened.enter_async_context(each)
+    return Begun(f"records traces: set OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url.rstrip('/')}", each.ended)
+
+
 async def _ended(run: Run[None]) -> None:
     await run
 
 
 def _headers(line: TapLine) -> dict[str, str]:
-    token = read_variable("--token-env", line.token_env)
+    token = _token(line)
     return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def _token(line: TapLine) -> str | None:
+    return read_variable("--token-env", line.token_env)
 
 
 def _labels(line: TapLine) -> dict[str, str]:
@@ -192,6 +210,7 @@ Beginning = Callable[[TapLine, "EventLog", AsyncExitStack], Awaitable[Begun]]
 SOURCES: Mapping[str, Beginning] = {
     "claude-code": _session_files,
     "codex": _session_files,
+    "otlp": _otlp,
     "agui": _ag_ui,
     "rxworker": _rxworker,
 }
