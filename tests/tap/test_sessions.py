@@ -162,7 +162,10 @@ def test_a_result_between_two_parts_of_a_response_counts_its_tokens_once() -> No
     use = [sessions.said(n, "m1", sessions.use(f"t{n}", "Bash"), "tool_use", output=n) for n in (2, 4)]
     items = [sessions.user(1, "Go"), use[0], sessions.result(3, "t2", "x"), use[1]]
     usages = [each.event for each in feed(ClaudeCode(), items) if isinstance(each.event, Usage)]
-    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (0, 2)]  # type: ignore[union-attr]
+    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (0, 2)]
+    items[2] = sessions.user(3, "x", isSidechain=True)  # or a sub-agent has begun
+    usages = [each.event for each in feed(ClaudeCode(), items) if isinstance(each.event, Usage)]
+    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (0, 2)]
 
 
 @each_case

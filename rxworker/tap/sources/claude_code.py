@@ -225,7 +225,7 @@ class ClaudeCode:
             free = [name for name in main.calls if name not in session.inside] or [*main.calls]
             call = next((name for name in free if main.prompts.get(name) == given), free[-1])
         session.roots[text(line.get("uuid"))] = call
-        run = main.run.inside(call)
+        run, main.is_whole = main.run.inside(call), True
         thread = session.inside.setdefault(call, Thread(run))
         if results := _blocks(line, "tool_result"):
             take_results(thread, results)
