@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from rxworker.tap import tap
 from rxworker.tap.sources import AGUI, UIMessages
 from rxworker.tap.sources.wire import WireMapper
 from rxworker.testing import ScriptedModel, call, fail, say, think
+from rxworker.testing.conformance import check
 from rxworker.testing.lint import lint
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
@@ -100,8 +102,12 @@ async def sent(run: Run[Any], kind: str) -> Items:
     return [json.loads(encode_lenient(each)) for record in records_of(run) for each in encoder.feed(record)]
 
 
+def again(items: Items, kind: str) -> Run[None]:
+    return tap(reactivex.from_iterable(items), KINDS[kind][1]())
+
+
 async def tapped(items: Items, kind: str) -> Run[None]:
-    run = tap(reactivex.from_iterable(items), KINDS[kind][1]())
+    run = again(items, kind)
     await end_of(run)
     assert lint(records_of(run)) == []
     return run
@@ -152,6 +158,15 @@ async def test_a_run_is_the_same_at_the_other_end(case: str, kind: str) -> None:
         assert stops[0] == stops[1]
     for cut in range(1, len(items), 3):
         assert (await tapped(items[:cut], kind)).state.status == "aborted"
+
+
+@each_kind
+@pytest.mark.parametrize("case", [*CASES])
+async def test_what_is_tapped_keeps_all_rules(case: str, kind: str) -> None:
+    items = await sent(CASES[case]().run("Go."), kind)
+    for part in (items, items[: len(items) // 2]):
+        report = await check(partial(again, part, kind))
+        report.raise_for_broken()
 
 
 class Decoded:
