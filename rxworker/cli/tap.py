@@ -183,9 +183,10 @@ async def _otlp(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
 
     host, port = line.listen or (None, 4318)
     receiver = OTLPReceiver(host or "127.0.0.1", port, token=_token(line))
-    await opened.enter_async_context(receiver)
     each = tap_each(receiver, OTLP(), prefix="otlp-", name=line.name or "otlp", log=log, labels=_labels(line))
     await opened.enter_async_context(each)
+    opened.push_async_callback(each.ended)  # when the receiver is closed, which gives the traces that it holds
+    await opened.enter_async_context(receiver)
     return Begun(f"records traces: set OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url.rstrip('/')}", each.ended)
 
 
