@@ -44,7 +44,7 @@ from rxworker.errors import (
     describe,
     reason_of,
 )
-from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResume
+from rxworker.events import CommandTaken, Event, LimitReached, RunAbort
 from rxworker.hub.watcher import raise_from_loop, wake
 from rxworker.log.recover import dismiss_all
 from rxworker.log.writer import RunWriter
@@ -308,10 +308,9 @@ class RunDriver(Generic[T_co]):
             if journal.writer is not None and commands is not None:
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
-                first = journal.first
-                if self._stop is None and isinstance(first, RunResume):
-                    await commands.carry_over(first.resumes)
-                if self._stop is None and (isinstance(first, RunResume) or not is_new):
+                if self._stop is None and journal.resumes:
+                    await commands.carry_over(journal.resumes)
+                if self._stop is None and (journal.resumes or not is_new):
                     # Before its first turn: it may have been cancelled while it had no process.
                     await commands.read_now()
             if self._stop is not None and not self._stops_after_turn:

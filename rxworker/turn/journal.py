@@ -23,6 +23,7 @@ from rxworker.events import (
     PauseState,
     Record,
     RunPause,
+    RunResume,
     ToolStart,
     TurnStart,
     WatcherDetach,
@@ -30,7 +31,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.pause import BY_CALLER
 from rxworker.hub import Hub
-from rxworker.log.values import When
+from rxworker.log.values import When, resumed_id
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
@@ -200,6 +201,14 @@ class Journal:
     def first(self) -> Event | None:
         """The first event; ``None`` before it."""
         return next((record.event for record in self._history.records(0, 1)), None)
+
+    @property
+    def resumes(self) -> str:
+        """The id of the run that this one resumes; empty for none, and for a copy of a run that does."""
+        first = self.first
+        if not isinstance(first, RunResume) or (self.writer is not None and resumed_id(first.resumes) != self.run_id):
+            return ""
+        return first.resumes
 
     @property
     def state(self) -> RunState:

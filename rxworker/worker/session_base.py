@@ -19,7 +19,7 @@ from typing import Any
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, SessionBusyError
-from rxworker.events import Event, Record, RunAbort, RunResume, RunStart
+from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.history import History
 from rxworker.log.base import EventLog
@@ -383,8 +383,7 @@ class SessionBase:
 
         With a log they go on, since any session may resume that run.
         """
-        first, writer = context.journal.first, context.journal.writer
-        resumes = first.resumes if isinstance(first, RunResume) else ""
+        resumes, writer = context.journal.resumes, context.journal.writer
         left = self._background.pop(resumes, None) if writer is None else writer.log.in_background.get(resumes)
         for other in self._background.values():
             keep_task(other.stop())

@@ -16,8 +16,8 @@ from rxworker.hooks import ToolCallContext
 from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, import_run
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource, dismiss_run
-from rxworker.log.values import resumed_id
-from rxworker.messages import JsonObject
+from rxworker.log.values import resumed_id, send_command
+from rxworker.messages import JsonObject, Message
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, call, say
 from rxworker.testing.lint import lint
@@ -390,6 +390,24 @@ async def test_any_prefix_of_a_log_recovers_and_the_result_joins_once() -> None:
         state, records = await stored_state(left, run.id)
         assert state == again.state
         assert sum(isinstance(r.event, MessageAdd) and r.event.source == "background" for r in records) == 1
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_a_copy_of_a_run_takes_nothing_that_was_sent_before_it(is_whole: bool) -> None:
+    async with MemoryLog() as log:
+        worker = Bench().worker(log, [call("pay"), say("Paid."), say("Paid again.")])
+        paused = await worker.run("go")
+        await log.send(paused.run_id, send_command((Message.user("And hurry."),)))
+        run = worker.new_session().decide(paused.run_id)
+        await run
+        last = (await log.existing(run.id)).last_seq
+        copy = worker.new_session().fork(run.id, last if is_whole else last - 3)
+        await copy
+        texts = [
+            message.text for message in copy.state.conversation.messages if message.role == "user" and message.text
+        ]
+        assert texts == ["go", "And hurry."]
+        assert await log.sent(copy.id) == []
 
 
 async def test_a_fork_does_not_make_a_call_again_without_its_hooks() -> None:

@@ -1,4 +1,4 @@
-"""Random interleavings of results, messages, deliveries, cancels, pauses, decisions, forks of sessions and kills.
+"""Random interleavings of results, messages, deliveries, cancels, pauses, decisions, retries, forks and kills.
 
 Each call in the background has one result, which joins once; every history is one that all encoders accept; records are
 legal, and their fold is the live state.
@@ -63,13 +63,16 @@ class Walk:
         self.cancelled: set[str] = set()
         self.has_mask = chance.random() < 0.4
         self.replies = self._replies()
-        self.settings = {
-            name: {
-                "background": chance.choice([True, True, 0.002]),
-                "effect": chance.choice(["pure", "idempotent", "write"]),
-                "at_end": chance.choice(["wait", "wait", "wake", "cancel"]),
-            }
-            for name in ("one", "two")
+        self.settings = {name: self._settings() for name in ("one", "two")}
+
+    def _settings(self) -> dict[str, Any]:
+        chance = self.random
+        effect = chance.choice(["pure", "idempotent", "write"])
+        return {
+            "background": chance.choice([True, True, 0.002]),
+            "effect": effect,
+            "at_end": chance.choice(["wait", "wait", "wake", "cancel"]),
+            "retries": 0 if effect == "write" else chance.choice([0, 2]),
         }
 
     def _replies(self) -> list[Reply]:
@@ -91,6 +94,8 @@ class Walk:
             async def work(n: int, context: ToolContext) -> str:
                 context.progress(n)
                 await asyncio.sleep(self.random.random() * 0.006)
+                if settings.get("retries") and self.random.random() < 0.3:
+                    raise OSError("once more")
                 if name == "detached":
                     context.detach()
                     await asyncio.sleep(self.random.random() * 0.004)
@@ -174,7 +179,25 @@ class Walk:
         elif self.store != "none":
             self.log = open_log(self.new_address(self.store))
         session = Session(self.worker())
-        run: Run[Any] = session.run("Begin.")
+        run = await self._to_end(session, session.run("Begin."))
+        await self._check(run)
+        if self.log is not None:
+            if self.random.random() < 0.5:
+                await self._fork(self.log)
+            await self.log.close()
+
+    async def _fork(self, log: EventLog) -> None:
+        """A copy of one of the runs up to a random record goes on to an end of its own."""
+        source = self.random.choice(self.chain)
+        seq = self.random.randint(1, (await log.existing(source)).last_seq)
+        session = Session(self.worker())
+        self.chain = []
+        run = await self._to_end(session, session.fork(source, seq))
+        self._check_end(run)
+        assert self.log is not None  # another one, if its process was killed
+        assert (await stored_state(self.log, run.id))[0] == run.state
+
+    async def _to_end(self, session: Session, run: Run[Any]) -> Run[Any]:
         self.chain.append(run.id)
         for _ in range(60):
             if self.store == "memory" and self.random.random() < 0.3 and not run.done():
@@ -192,9 +215,7 @@ class Walk:
                 break
             session, run = await self._resumed(session, run)
             self.chain.append(run.id)
-        await self._check(run)
-        if self.log is not None:
-            await self.log.close()
+        return run
 
     async def _resumed(self, session: Session, run: Run[Any]) -> tuple[Session, Run[Any]]:
         pause, state = run.state.pause, run.state
@@ -219,7 +240,7 @@ class Walk:
         await again.started()
         return session, again
 
-    async def _check(self, run: Run[Any]) -> None:
+    def _check_end(self, run: Run[Any]) -> None:
         error = run.exception()
         assert error is None, repr(error)
         assert isinstance(run.result(), Finished)
@@ -228,6 +249,10 @@ class Walk:
         assert validate(state.conversation) == []
         for name in PROVIDERS:
             PROVIDERS[name]("m", api_key="k").request(state.conversation, (), Options())
+
+    async def _check(self, run: Run[Any]) -> None:
+        self._check_end(run)
+        state = run.state
         if self.log is None:
             return
         starts: list[str] = []

@@ -201,5 +201,5 @@ async def test_a_process_ends_between_any_two_writes(
             other = open_log(address)
         async with other:
             await check(other, effects, await go_on(effects.worker(other), other, effects))
-        writes += 1 if IS_WHOLE else STEPS[store] * (3 if at_end else 1)
+        writes += (1 if IS_WHOLE else STEPS[store]) * (3 if at_end else 1)
     assert writes > 40
