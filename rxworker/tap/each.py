@@ -14,10 +14,12 @@ from rxworker.events import RunAbort, RunPause, RunStop
 from rxworker.log.base import EventLog
 from rxworker.run.run import Run, Tracing, end_of
 from rxworker.tap.builder import Tapped
-from rxworker.tap.run import AsEvents, Mapper, Source, batches_of, tap
+from rxworker.tap.run import AsEvents, Mapper, Source, Together, batches_of, tap
 from rxworker.tools.cancellation import keep
 
 S = TypeVar("S")
+GATHER = 0.01
+"""The seconds for which a tee gathers items for its run."""
 
 LIMIT = 4096
 """How many events of a run wait at most until it has read them."""
@@ -191,21 +193,34 @@ class Tee(Generic[S]):
     def __init__(self, source: AsyncIterable[S], mapper: Mapper[S], options: TapOptions) -> None:
         self._source = source
         self._feed: Subject[S] = Subject()
+        self._held: Together[S] = Together()
         self.run = tap(self._feed, mapper, **options)
 
     async def __aiter__(self) -> AsyncGenerator[S, None]:
         """The items."""
+        loop = asyncio.get_running_loop()
         try:
             async for item in self._source:
-                self._feed.on_next(item)
+                if not self._held:
+                    loop.call_later(GATHER, self._pass_on)
+                self._held.append(item)
                 yield item
         except (GeneratorExit, asyncio.CancelledError):
+            self._pass_on()
             self._feed.on_error(RunCancelledError("its reader has left"))
             raise
         except BaseException as error:
+            self._pass_on()
             self._feed.on_error(as_exception(error))
             raise
+        self._pass_on()
         self._feed.on_completed()
+
+    def _pass_on(self) -> None:
+        """Give the run what it has not yet; each wake of its task costs as much as an item."""
+        held, self._held = self._held, Together()
+        if held:
+            self._feed.on_next(held)  # pyright: ignore[reportArgumentType] - as `batches_of` reads them
 
 
 def tee(source: AsyncIterable[S], mapper: Mapper[S], **options: Unpack[TapOptions]) -> Tee[S]:

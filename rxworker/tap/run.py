@@ -46,6 +46,7 @@ from rxworker.events import (
     TurnStart,
     WatcherDetach,
 )
+from rxworker.events.deltas import MERGEABLE, gather
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
@@ -82,6 +83,10 @@ class Mapper(Protocol[S_contra]):
     def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:
         """The events of the end of the source, which has failed if there is an error."""
         ...
+
+
+class Together(list[S]):
+    """Items that came together."""
 
 
 Source: TypeAlias = Observable[S] | AsyncIterable[S]
@@ -320,9 +325,13 @@ async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGe
                 if isinstance(last, RunAbort) and last.cause == "cancel" and not isinstance(error, RunCancelledError):
                     raise _error_of(last) from error
                 raise  # with which the run ends
+            batch: list[Tapped] = []
             try:
-                batch = [*map(_tapped, mapper.feed(item))]
+                for each in _each_of(item):
+                    batch += map(_tapped, mapper.feed(each))
             except Exception as error:
+                if batch:
+                    yield batch
                 what = f"{type(mapper).__name__} cannot read what the source reports: {describe(error)}"
                 raise WorkerError(what) from error
             if batch:
@@ -399,8 +408,14 @@ class _Feed:
 
     def _emit_all(self, batch: Sequence[Tapped], emitter: Emitter[Event]) -> bool:
         """Emit events; whether the run is over."""
+        deltas: list[Event] = []
         for each in batch:
-            event, self._time = each.event, each.time
+            event = each.event
+            if event.__class__ in MERGEABLE and not (self.skip or each.path or each.time):
+                deltas.append(event)
+                continue
+            self._emit_deltas(deltas, emitter)
+            self._time = each.time
             turn = self._counted(each) if each.path else (0, 0)
             if self.skip > 0:
                 self.skip -= not isinstance(event, _OWN)
@@ -413,7 +428,20 @@ class _Feed:
                 emitter.emit(event)
                 if isinstance(event, RunStop | RunPause):
                     return True
+        self._emit_deltas(deltas, emitter)
         return False
+
+    def _emit_deltas(self, deltas: list[Event], emitter: Emitter[Event]) -> None:
+        """Emit deltas that came together, those of one block as one record, and forget them."""
+        if not deltas:
+            return
+        self._time = None
+        if len(deltas) > 1 and emitter.on_many is not None:
+            emitter.on_many(gather(deltas))
+        else:
+            for each in deltas:
+                emitter.emit(each)
+        deltas.clear()
 
     def _counted(self, each: Tapped) -> tuple[int, int]:
         turn, attempt = self._inner.get(each.path, (0, 0))
@@ -423,6 +451,11 @@ class _Feed:
             attempt += 1
         self._inner[each.path] = turn, attempt
         return turn, attempt
+
+
+def _each_of(item: S) -> Sequence[S]:
+    """The item, or those that came together."""
+    return item if isinstance(item, Together) else (item,)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _tapped(item: Tapped | Event) -> Tapped:

@@ -299,6 +299,12 @@ async def test_a_tee_changes_nothing_for_its_reader(broken: bool) -> None:
     assert [item async for item in both] == STEPS
     await end_of(both.run)
     assert both.run.state.status == ("new" if broken else "finished")
+    if not broken:
+        expected, conversation = await whole()
+        records = list(both.run._journal.hub.history.records(0))  # pyright: ignore[reportPrivateUsage]
+        assert both.run.state.conversation == conversation
+        assert [type(each.event) for each in records] == [type(each.event) for each in expected]
+        assert lint(records) == []
 
 
 @pytest.mark.parametrize("kind", ["none", "memory"])

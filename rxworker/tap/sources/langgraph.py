@@ -36,12 +36,11 @@ class LangGraph:
     def feed(self, item: object, /) -> Sequence[Tapped]:
         """The events of an event."""
         kind, id = text(member(item, "event")), text(member(item, "run_id"))  # noqa: A001 - what it is
-        parents = members(item, "parent_ids")
-        if not self._root and kind == "on_chain_start" and not parents:
+        if not self._root and kind == "on_chain_start" and not members(item, "parent_ids"):
             self._root = id
             self._run.name = text(member(item, "name")) or self._run.name
             self._run.start(_input(member(item, "data.input")) or None)
-        level = self._main if not self._levels else self._level(parents)
+        level = self._level(members(item, "parent_ids")) if self._levels else self._main
         level.feed(kind, id, item)
         if kind == "on_tool_start":
             self._levels[id] = _Level(level, id)
@@ -141,12 +140,14 @@ class _Level:
 
     def _take(self, chunk: object) -> None:
         content = member(chunk, "content")
-        self._text(text(content))
+        if isinstance(content, str):  # as of nearly every chunk
+            self._text(content)
         for block in items(content):
-            self._text(text(member(block, "text")) or (block if isinstance(block, str) else ""))
+            self._text(text(member(block, "text")) or text(block))
             self._thinking(text(member(block, "thinking")) or text(member(block, "reasoning")))
             self._thinking("".join([text(member(each, "text")) for each in members(block, "summary")]))
-        self._thinking(text(member(chunk, "additional_kwargs.reasoning_content")))
+        if more := member(chunk, "additional_kwargs"):
+            self._thinking(text(member(more, "reasoning_content")))
         for call in members(chunk, "tool_call_chunks"):
             place, id = member(call, "index"), text(member(call, "id"))  # noqa: A001 - what it is
             if id and id not in self._ids.values():

@@ -41,19 +41,19 @@ def stop_of(word: object) -> StopReason | None:
 
 
 def member(value: object, path: str) -> object:
-    """A member of a member of an object, or of a mapping; ``None`` where one is missing.
+    """A member of a member of an object, or of a dict; ``None`` where one is missing.
 
     >>> member({"message": StopReason(StopKind.OTHER, "odd")}, "message.raw")
     'odd'
     """
     for name in path.split("."):
-        if isinstance(value, Mapping):
-            value = cast("Mapping[str, object]", value).get(name)
-        else:
-            try:
-                value = getattr(value, name, None)
-            except Exception:  # of a property
-                value = None
+        try:
+            found = (
+                cast("dict[str, object]", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
+            )
+        except Exception:  # of a property
+            return None
+        value = found
     return value
 
 
