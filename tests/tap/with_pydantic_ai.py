@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, ModelRetry, RunContext, Tool
@@ -107,6 +107,27 @@ async def alone(tap: Recorder) -> Figures:
         return figures(events.new_messages(), "finished")
 
 
+async def handled(tap: Recorder) -> Figures:
+    """The events of a handler, and the result after them."""
+    agent = make(model, tools=[add, divide])
+    items: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def handle(_: RunContext[None], events: AsyncIterable[Any]) -> None:
+        async for event in events:
+            items.put_nowait(event)
+
+    async def each(running: asyncio.Task[Any]) -> AsyncIterator[Any]:
+        running.add_done_callback(lambda done: items.put_nowait(done.result()))
+        while not hasattr(item := await items.get(), "new_messages"):
+            yield item
+        yield item
+
+    running = asyncio.create_task(agent.run("What is 1 + 2?", event_stream_handler=handle))
+    async for _ in tap(each(running), PydanticAI(agent), agent):
+        pass
+    return figures(running.result().new_messages(), "finished")
+
+
 async def output(tap: Recorder) -> Figures:
     """A tool that fails each time, until the structured output comes."""
 
@@ -161,4 +182,4 @@ async def cancelled(tap: Recorder) -> Figures:
 
 
 if __name__ == "__main__":
-    main([tools, alone, output, paused, broken, cancelled])
+    main([tools, alone, handled, output, paused, broken, cancelled])
