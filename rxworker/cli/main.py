@@ -227,6 +227,10 @@ def _add_url(source: Parser) -> None:
     source.add_argument("--token-env", metavar="NAME", help=about)
 
 
+def _add_to(source: Parser) -> None:
+    source.add_argument("--to", required=True, metavar="URL", help="the address of the service")
+
+
 def _add_listen(source: Parser) -> None:
     about = "the address to listen on; without a host on this machine alone"
     source.add_argument("--listen", type=_host_and_port, metavar="[HOST:]PORT", help=about)
@@ -247,6 +251,7 @@ def _add_labels(source: Parser) -> None:
 TAPPED: dict[str, Sequence[Callable[[Parser], None]]] = {
     "claude-code": (_add_folder, _add_labels),
     "codex": (_add_folder, _add_labels),
+    "proxy": (_add_to, _add_listen, _add_labels),
     "otlp": (_add_listen, _add_labels),
     "agui": (_add_url, _add_input, _add_labels),
     "rxworker": (_add_url, _add_labels),

@@ -38,6 +38,7 @@ class TapLine(Struct, frozen=True, kw_only=True):
         since: Session files that have not changed since are left out.
         url: An address.
         given: What is sent there, with which a run begins.
+        to: The address of the service behind the proxy.
         listen: The host and the port to listen on; by default those of the source, for this machine.
         token_env: The environment variable that holds the token of the address, or of what listens.
         name: The name of the program in lists; by default that of the source.
@@ -49,6 +50,7 @@ class TapLine(Struct, frozen=True, kw_only=True):
     since: float | None = None
     url: str = ""
     given: str | None = None
+    to: str = ""
     listen: tuple[str | None, int] | None = None
     token_env: str | None = None
     name: str = ""
@@ -190,6 +192,18 @@ async def _otlp(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
     return Begun(f"records traces: set OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url.rstrip('/')}", each.ended)
 
 
+async def _proxy(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
+    from rxworker.tap.each import TapOptions
+    from rxworker.tap.proxy import TapProxy
+
+    host, port = line.listen or (None, 8484)
+    given = TapOptions(name=line.name or "proxy", log=log, labels=_labels(line))
+    proxy = TapProxy(line.to, host=host or "127.0.0.1", port=port, token=_token(line), **given)
+    await opened.enter_async_context(proxy)
+    text = f"passes requests on to {hidden_url(line.to)}: set {proxy.url.rstrip('/')} as the base URL"
+    return Begun(text, asyncio.Event().wait)
+
+
 async def _ended(run: Run[None]) -> None:
     await run
 
@@ -211,6 +225,7 @@ Beginning = Callable[[TapLine, "EventLog", AsyncExitStack], Awaitable[Begun]]
 SOURCES: Mapping[str, Beginning] = {
     "claude-code": _session_files,
     "codex": _session_files,
+    "proxy": _proxy,
     "otlp": _otlp,
     "agui": _ag_ui,
     "rxworker": _rxworker,

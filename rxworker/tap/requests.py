@@ -50,8 +50,8 @@ _PATTERNS = {name: re.compile(f".*{path}/?", re.DOTALL) for name, path in _PATHS
 def protocol_at(path: str) -> tuple[str, str]:
     """The name of the provider whose protocol is spoken at a path, and the model that the path names; empty if none.
 
-    >>> protocol_at("/v1beta/models/gemini-3-pro:streamGenerateContent"), protocol_at("/v1/models")
-    (('gemini', 'gemini-3-pro'), ('', ''))
+    >>> protocol_at("/v1beta/models/gemini-3.8-flash:streamGenerateContent"), protocol_at("/v1/models")
+    (('gemini', 'gemini-3.8-flash'), ('', ''))
     """
     for name, pattern in _PATTERNS.items():
         if found := pattern.fullmatch(path):
