@@ -8,7 +8,6 @@ from rxworker.errors import describe
 from rxworker.tap.builder import RunBuilder, Tapped
 from rxworker.tap.sources.values import content_of, items, json_of, member, members, stop_of, text, usage_of
 
-MODEL = ("on_chat_model_start", "on_chat_model_stream", "on_chat_model_end")
 TOOL = ("on_tool_start", "on_tool_end", "on_tool_error")
 
 
