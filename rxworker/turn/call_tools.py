@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
@@ -470,23 +471,17 @@ def finish_run(context: RunContext, scope: TurnScope, finished: FinishedCalls) -
     scope.finished_by = scope.finished_by or hook
 
 
+@dataclass(eq=False)
 class _Execute(Following[CallItem, CallItem]):
     """`run_tools` by an operator of the application."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        shared: HookScope,
-        executor: Executor,
-        emit: Callable[[CallItem], None],
-        fail: Callable[[Exception], None],
-    ) -> None:
-        super().__init__(emit, fail)
-        self._context = context
-        self._shared = shared
-        self._executor = executor
-        self._left: list[PausedCall] = []
-        self._began = 0.0
+    _context: RunContext
+    _shared: HookScope
+    _executor: Executor
+    _emit: Callable[[CallItem], None]
+    _fail: Callable[[Exception], None]
+    _left: list[PausedCall] = field(default_factory=list[PausedCall])
+    _began: float = 0.0
 
     def take(self, item: CallItem) -> None:
         """Collect a call, and pass everything else on."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -129,33 +130,31 @@ def _texts_of(result: ToolResult) -> list[str]:
     return texts if isinstance(content, str) else [*texts, result.text]  # as it is read
 
 
+@dataclass(eq=False)
 class _Gated(Following[CallItem, CallItem]):
     """What the calls of one turn write, through one gate.
 
-    Args:
-        context: The run.
-        gate: The gate.
-        passed: The results that have passed it, by their places.
-        emit: Emits an item.
-        fail: Fails the stream.
+    Attributes:
+        _context: The run.
+        _gate: The gate.
+        _passed: The results that have passed it, by their places.
+        _emit: Emits an item.
+        _fail: Fails the stream.
+        _given: The results that stand in the rows, by their places.
+        _rows: The rows, by the places of their calls.
+        _error: Why a row has ended.
+        _is_finishing: Whether the source has completed.
     """
 
-    def __init__(
-        self,
-        context: RunContext | None,
-        gate: Gate,
-        passed: dict[int, ToolResult],
-        emit: Callable[[CallItem], None],
-        fail: Callable[[Exception], None],
-    ) -> None:
-        super().__init__(emit, fail)
-        self._context = context
-        self._gate = gate
-        self._passed = passed
-        self._given: dict[int, ToolResult] = {}  # those that stand in the rows
-        self._rows: dict[int, Row[CallItem]] = {}
-        self._error: Exception | None = None
-        self._is_finishing = False
+    _context: RunContext | None
+    _gate: Gate
+    _passed: dict[int, ToolResult]
+    _emit: Callable[[CallItem], None]
+    _fail: Callable[[Exception], None]
+    _given: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    _rows: dict[int, Row[CallItem]] = field(default_factory=dict[int, Row[CallItem]])
+    _error: Exception | None = None
+    _is_finishing: bool = False
 
     def take(self, item: CallItem) -> None:
         """Let an item pass after a check of what it carries."""
