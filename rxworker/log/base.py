@@ -843,8 +843,8 @@ class EventLog(Store):
         that resume it have it, too.
 
         Args:
-            run_id: The run's id, or that of a paused run that was resumed. A tool in a run inside another one waits for
-                signals to the outermost.
+            run_id: The run's id, or that of a paused run that was resumed. Of a run inside another one, the outermost
+                run has the signal.
             name: The name of the signal.
             value: An object or a text.
 
@@ -853,6 +853,9 @@ class EventLog(Store):
             LogError: There is no such run, it has ended, or the log cannot be written.
         """
         command = signal_command(name, value)
+        info = await self.listed(run_id)
+        while info is not None and info.row.outer and (outer := await self.listed(info.row.outer)) is not None:
+            run_id, info = outer.run_id, outer
         while True:
             try:
                 await self.send(run_id, command)

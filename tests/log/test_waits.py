@@ -302,8 +302,12 @@ async def test_a_call_that_was_approved_waits_without_another_approval() -> None
         assert shop.ended == [["yes"]]
 
 
-async def test_runs_inside_wait_each_for_its_own() -> None:
-    """Two calls have runs inside, of which one waits for a signal and the other for a moment."""
+@pytest.mark.parametrize("is_inside", [False, True])
+async def test_runs_inside_wait_each_for_its_own(is_inside: bool) -> None:
+    """Two calls have runs inside, of which one waits for a signal and the other for a moment.
+
+    The signal may be given to the run inside.
+    """
     async with MemoryLog() as log:
         shops = {"soon": Shop({"signal": "paid"}), "late": Shop({"at": HOUR})}
         inner = [Worker(ScriptedModel([call("ship"), "It is sent."]), tools=shop.tools) for shop in shops.values()]
@@ -316,7 +320,8 @@ async def test_runs_inside_wait_each_for_its_own() -> None:
         assert (bool(info.row.due), info.row.awaits) == (True, "command")
         assert await log.prune(max_age=0.0, max_runs=0) == []  # the runs inside neither
         async with working(log, lambda _: worker):
-            await log.signal(run.id, "paid", "yes")
+            inside = next(one.run_id for one in await log.list() if one.row.outer and one.row.awaits)
+            await log.signal(inside if is_inside else run.id, "paid", "yes")
             await end_of_last(log, resumed_id(run.id))
             assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [])
             await log.wake(resumed_id(run.id))
