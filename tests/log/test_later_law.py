@@ -1,7 +1,7 @@
 """Random interleavings of results, messages, deliveries, cancels, pauses, decisions, retries, forks and kills.
 
 Each call in the background has one result, which joins once; every history is one that all encoders accept; records are
-legal, and their fold is the live state.
+legal, and their fold is the live state; panels show the same of a run of this process and of what is stored.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, 
 from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, ResponseEvent, RunAbort
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
-from rxworker.log import EventLog, MemoryLog, open_log
+from rxworker.log import EventLog, MemoryLog, open_log, replay
 from rxworker.log.values import is_woken
 from rxworker.messages import validate
+from rxworker.panels import failures, run_line, status, tokens
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, call, say
@@ -262,6 +263,11 @@ class Walk:
             folded, records = await stored_state(self.log, id)
             if id == run.id:
                 assert folded == state
+                panels: list[Any] = [tokens, failures, status, run_line()]
+                for panel in panels:
+                    last: Any = ops.last_or_default(None)
+                    shown = [await run.records.pipe(panel, last), await replay(self.log, id, speed=0).pipe(panel, last)]
+                    assert shown[0] == shown[1], panel
             for record in records:
                 event = record.event
                 if isinstance(event, BackgroundStart) and event.background.key not in starts:
