@@ -51,7 +51,8 @@ FORMAT = 1
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 0)
 APPLICATION = 0x72787731  # "rxw1", in the header of the file
-POLL = 0.005
+POLL, POLL_COMMANDS = 0.005, 0.02
+"""Seconds between two looks at the database, and between two at the file of calls while nothing else is followed."""
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
@@ -63,8 +64,8 @@ BASES = _SCHEMA["bases"]
 The triggers are for processes of those versions, which would delete what others refer to.
 """
 HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
-SELDOM = 50
-"""Each so many looks the database is looked at in any case.
+SELDOM = 0.25
+"""Seconds after which the database is looked at in any case.
 
 A process of an older version writes into no file of calls.
 """
@@ -593,21 +594,22 @@ class SQLiteLog(EventLog):
         db = self._reading
         version = -1
         known: dict[str, tuple[int, int, str]] = {}
-        marked, looks, place = 0.0, 0, _place_of(self.owner)
+        marked, looked, place = 0.0, 0.0, _place_of(self.owner)
         called = os.pread(self._calls, 8, place)
         while True:
             followed = self.followers.runs
+            wait = POLL if ALL_RUNS in followed or self.followers.has_readers else POLL_COMMANDS
             try:
-                job = self._reads.get(timeout=POLL) if followed else self._reads.get()
+                job = self._reads.get(timeout=wait) if followed else self._reads.get()
             except queue.Empty:
-                looks += 1
                 with contextlib.suppress(OSError):
                     before, called = called, os.pread(self._calls, 8, place)
                     if called != before:
                         for run in followed:
                             self.followers.wake(run)
-                if looks % SELDOM and not (ALL_RUNS in followed or self.followers.has_readers):
+                if wait > POLL and time.monotonic() - looked < SELDOM:
                     continue
+                looked = time.monotonic()
                 with contextlib.suppress(sqlite3.Error):  # the readers raise what is wrong
                     (now,) = db.execute("PRAGMA data_version").fetchone()
                     if now != version:
@@ -642,7 +644,8 @@ class SQLiteLog(EventLog):
             marks = ",".join("?" * len(some))
             query = f"SELECT run, last, sent, status FROM runs WHERE run IN ({marks})"
             for run, last, sent, status in db.execute(query, some):
-                numbers[run] = (last, sent, status)
+                # A follower of the commands alone has no use for the entries, which are its own.
+                numbers[run] = (last if self.followers.has_reader(run) else 0, sent, status)
                 if known.get(run) != numbers[run]:
                     self.followers.wake(run)
         return numbers
