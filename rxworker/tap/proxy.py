@@ -111,8 +111,11 @@ class TapProxy:
         patience: float = 60.0,
         **options: Unpack[TapOptions],
     ) -> None:
-        if not re.match(r"https?://[^/?#@\s]+[^?#\s]*$", to):
-            raise ConfigurationError(f"{hidden_url(to)!r} is not the address of a service: write https://host")
+        if not re.match(r"https?://[^/?#@\s]+(/[^?#\s]*)?$", to):
+            raise ConfigurationError(
+                f"{hidden_url(to)!r} is not the address of a service: write https://host, without a key or a password, "
+                "which the program sends itself"
+            )
         if token is None and not is_loopback(host):
             raise ConfigurationError(
                 f"{host} can be reached from other machines, and every client that reaches it may use it: give it "

@@ -7,10 +7,11 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ import pytest
 
 from rxworker import Worker
 from rxworker.cli import main
-from rxworker.log import EventLog, SQLiteLog
+from rxworker.cli.tap import begin, read_line
+from rxworker.errors import ConfigurationError
+from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import WebServer
 from tests.tap.sessions import CLAUDE
@@ -126,3 +129,13 @@ async def test_a_run_of_another_server_is_recorded(tmp_path: Path) -> None:
 def test_what_cannot_be_tapped_is_refused(options: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(re.findall(r"--tap|'[^']*$|\S+", options)) != 0
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["otlp", "proxy --to http://127.0.0.1:9"])
+async def test_a_port_that_is_in_use_is_refused(source: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = read_line(f"{source} --listen {taken.getsockname()[1]}")
+        async with asyncio.timeout(10), MemoryLog() as log:
+            with pytest.raises(ConfigurationError, match=r"cannot listen on 127\.0\.0\.1 port"):
+                async with AsyncExitStack() as opened:
+                    await begin(line, log, opened)

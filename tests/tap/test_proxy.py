@@ -548,7 +548,7 @@ async def test_keys_are_nowhere(caplog: pytest.LogCaptureFixture) -> None:
 async def test_other_machines_need_the_token() -> None:
     with pytest.raises(ConfigurationError, match="give it a token"):
         TapProxy("https://api.example.com", host="0.0.0.0")
-    for wrong in ("api.example.com", "https://h/x?key=1", "ftp://h"):
+    for wrong in ("api.example.com", "https://h/x?key=1", "https://a:b@h", "ftp://h"):
         with pytest.raises(ConfigurationError, match="not the address of a service"):
             TapProxy(wrong)
     async with ReplayServer(["Hello"] * 2) as service, tapped(service.base_url, host="0.0.0.0", token="a-token") as tap:

@@ -55,7 +55,7 @@ class OTLPReceiver:
         url: The address.
 
     Raises:
-        ConfigurationError: Other machines can reach the address, and there is no token.
+        ConfigurationError: Other machines can reach the address, and there is no token; or it is in use.
         ImportError: The extra is not installed.
 
     Example:
@@ -108,7 +108,12 @@ class OTLPReceiver:
         app.router.add_post("/v1/{signal:traces|logs|metrics}", self._handle)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, *self._address).start()
+        host, port = self._address
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except (OSError, OverflowError) as error:
+            await self.__aexit__(None, None, None)  # so that a tap of this source ends, too
+            raise ConfigurationError(f"cannot listen on {host} port {port}: {error}") from error
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         return self
