@@ -44,7 +44,7 @@ from rxworker.errors import (
     describe,
     reason_of,
 )
-from rxworker.events import CommandTaken, Event, LimitReached, RunAbort
+from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunPause
 from rxworker.hub.watcher import raise_from_loop, wake
 from rxworker.log.recover import dismiss_all
 from rxworker.log.writer import RunWriter
@@ -315,8 +315,9 @@ class RunDriver(Generic[T_co]):
                     await commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
-            if journal.writer is not None and journal.state.status == "paused":
-                return None  # a recovered run that needs a decision about a call
+            if journal.writer is not None and (pause := journal.state.pause) is not None:
+                journal.emit(RunPause(pause))  # a copy of a run that has paused: as any other it ends with its pause
+                return None
             self._start_timer()
             if self._context.background.is_carried:
                 await take_up(self._context)

@@ -240,6 +240,20 @@ async def test_a_message_alone_wakes_nothing_and_no_limit_of_runs_deletes_what_w
         assert [m.text for m in replica.state.conversation.messages if m.text] == ["Ship it.", "How is it?", "Done."]
 
 
+@pytest.mark.parametrize("is_signalled", [False, True])
+async def test_a_copy_of_a_run_that_waits_is_woken_for_itself(is_signalled: bool) -> None:
+    shop = Shop({"at": HOUR, "signal": "paid"})
+    async with MemoryLog() as log:
+        run = await shop.begin(log)
+        copy = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log).fork(run, (await log.existing(run)).last_seq)
+        assert (await pause_of(copy)).hook == UNTIL
+        async with working(log, shop):
+            await (log.signal(copy.id, "paid", "yes") if is_signalled else log.wake(copy.id))
+            await end_of_last(log, resumed_id(copy.id))
+        assert shop.ended == [["yes" if is_signalled else None]]
+        assert await log.info(resumed_id(run)) is None
+
+
 async def test_a_run_that_is_queued_for_later_is_woken(open_store: OpenLog) -> None:
     async with open_store() as log, working(log, Shop()):
         run = await submit(log, "Hi", at=time.time() + HOUR)
