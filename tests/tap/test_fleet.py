@@ -150,7 +150,12 @@ async def check(fleet: Fleet, own: dict[str, dict[str, Any]], log: EventLog) -> 
     taken = dict.fromkeys({row.worker for row in rows}, 0)
     for row in rows:
         taken[row.worker] += row.input_tokens + row.output_tokens
-    assert taken["tap:claude-code"] == sum(sum(usage.values()) for usage in responses.values())
+    counted = sum(sum(usage.values()) for usage in responses.values())
+    assert taken["tap:claude-code"] == counted, [
+        (each.title, each.status, each.reason[:40], each.turns, each.input_tokens)
+        for each in rows
+        if each.worker == "tap:claude-code"
+    ]
     board = await fleet.board()
     while board["tokens"]["value"] != taken:  # it follows the log
         board = await fleet.board()

@@ -223,6 +223,24 @@ async def test_files_are_followed_as_they_grow(tmp_path: Path) -> None:
     await source.aclose()
 
 
+async def test_a_relative_folder_has_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    file = tmp_path / "real" / "s.jsonl"
+    file.write_text('{"n": 1}\n')
+    found: list[str] = []
+    async with asyncio.timeout(20):
+        async for _, line in session_files("link"):
+            found.append(line)
+            if len(found) == 1:
+                with file.open("a") as out:
+                    out.write('{"n": 2}\n')
+            if '"n": 2' in line:
+                break
+    assert found == ['{"n": 1}', '{"n": 2}']
+
+
 async def test_old_files_wait_until_they_grow(tmp_path: Path) -> None:
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     old.write_text("1\n")
