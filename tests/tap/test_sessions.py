@@ -230,12 +230,16 @@ async def test_a_relative_folder_has_each_line_once(tmp_path: Path, monkeypatch:
     file = tmp_path / "real" / "s.jsonl"
     file.write_text('{"n": 1}\n')
     found: list[str] = []
+
+    def grow() -> None:
+        with file.open("a") as out:
+            out.write('{"n": 2}\n')
+
     async with asyncio.timeout(20):
         async for _, line in session_files("link"):
+            if not found:
+                asyncio.get_running_loop().call_soon(grow)  # when it waits
             found.append(line)
-            if len(found) == 1:
-                with file.open("a") as out:
-                    out.write('{"n": 2}\n')
             if '"n": 2' in line:
                 break
     assert found == ['{"n": 1}', '{"n": 2}']

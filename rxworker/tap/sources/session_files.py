@@ -85,7 +85,7 @@ async def session_files(
         ...     asyncio.run(main(folder))
         s.jsonl {"type": "user"}
     """
-    root = Path(folder).expanduser().resolve()  # as changes are reported  # noqa: ASYNC240 - reading is short: a chunk at a time
+    root = Path(folder).expanduser().resolve()  # noqa: ASYNC240 - as changes are reported; reading is short
     if not root.is_dir():
         raise ConfigurationError(f"there is no folder {str(root)!r}: give the folder of the session files")
     files: dict[str, _File] = {}
