@@ -181,7 +181,7 @@ class TapProxy:
             ending, keep_alive = await self._pass(request, path, exchange)
             return _Passed(keep_alive)
         except asyncio.CancelledError:
-            ending = "stopped" if self._is_closing else "left"
+            ending = self._cancelled
             raise
         except aiohttp.ClientConnectorError as error:
             ending = "cut"
@@ -197,6 +197,11 @@ class TapProxy:
         finally:
             if exchange is not None:
                 exchange.end(ending)
+
+    @property
+    def _cancelled(self) -> Ending:
+        """How a request has ended whose handler is cancelled."""
+        return "stopped" if self._is_closing else "left"
 
     def _admit(self, request: web.BaseRequest) -> tuple[str, str | None]:
         """The path for the service, and why the request is refused."""
@@ -268,7 +273,7 @@ class TapProxy:
             await down.ended.wait()
             ending = "cut"
         except asyncio.CancelledError:
-            ending = "stopped" if self._is_closing else "left"
+            ending = self._cancelled
             raise
         finally:
             if reader.exchange is not None:

@@ -56,7 +56,7 @@ INTERVAL, FOR_EACH = 0.25, 0.01
 
 So what recording costs does not grow with their number.
 """
-SLICE = 0.001
+SLICE = 0.0003
 """Seconds of decoding after which what passes has its turn."""
 MAX_BYTES = 64 * 1024 * 1024
 """Bytes that wait to be decoded or written, of all runs."""
