@@ -170,7 +170,7 @@ class Exchange(Struct, eq=False):
 class _Talk:
     """A run, and, once it has ended, by what a request of its conversation finds it."""
 
-    def __init__(self, recorder: Recorder, options: TapOptions, conversation: str) -> None:
+    def __init__(self, recorder: Recorder, conversation: str) -> None:
         self.status: Literal["busy", "calls", "failed", "over"] = "busy"
         self.builder = RunBuilder("proxy")
         self.key = self.echo = b""  # of the messages of its last request, and of the response
@@ -180,8 +180,7 @@ class _Talk:
         self.exchange: Exchange | None = None
         self.batches: Subject[_Batch] = Subject()
         self._recorder = recorder
-        self.run = tap(self.batches, self, **options)
-        self.conversation = conversation or conversation_of({}, self.run.id)
+        self.run_id, self.conversation = "", conversation  # the run itself is not kept: there are many of these
 
     def feed(self, batch: _Batch) -> list[Tapped]:
         """The run takes events."""
@@ -386,9 +385,11 @@ class Recorder:
             self._known.popitem(last=False)
 
     def _open(self, exchange: Exchange, request: TappedRequest, conversation: str) -> _Talk:
-        talk = _Talk(self, self._options, conversation)
-        self.open[talk.run.id] = talk.run
-        end = asyncio.ensure_future(end_of(talk.run))
+        talk = _Talk(self, conversation)
+        run = tap(talk.batches, talk, **self._options)
+        talk.run_id, talk.conversation = run.id, conversation or conversation_of({}, run.id)
+        self.open[run.id] = run
+        end = asyncio.ensure_future(end_of(run))
         self._talks[end] = talk
         end.add_done_callback(self._forget)
         client = CLIENT.match(exchange.request.headers.get("User-Agent", ""))
@@ -396,21 +397,20 @@ class Recorder:
         labels = {name: text for name, text in every.items() if text}
         before = Conversation(request.messages[: request.last], request.system)
         talk.builder.time = exchange.arrived
-        talk.builder.start(
-            request.new or None, before=before, labels={name: text for name, text in labels.items() if text}
-        )
-        self.runs.on_next(talk.run)
+        talk.builder.start(request.new or None, before=before, labels=labels)
+        self.runs.on_next(run)
         return talk
 
     def _forget(self, end: asyncio.Future[None]) -> None:
         """A run has ended."""
         talk = self._talks.pop(end)
-        self.open.pop(talk.run.id, None)
+        run = self.open.pop(talk.run_id)
         self.size -= talk.held
-        transport = None if talk.exchange is None else talk.exchange.request.transport
-        if transport is not None and talk.run.state.cause == "cancel":  # here, and not by the client
+        exchange, talk.exchange = talk.exchange, None
+        transport = None if exchange is None or exchange.ending else exchange.request.transport
+        if transport is not None and run.state.cause == "cancel":  # here, and not by the client
             transport.abort()
-        talk.held, talk.status = 0, "over"
+        talk.held, talk.status, talk.builder = 0, "over", RunBuilder("proxy")
 
     def _add(self, talk: _Talk, request: TappedRequest, seconds: float) -> None:
         """Add the results of the calls, and what else a request has that continues a run."""
@@ -506,7 +506,7 @@ class Recorder:
     def _send(self, talk: _Talk, size: int) -> None:
         """Give what is built to the run."""
         events = talk.builder.take()
-        if events and talk.run.id in self.open:
+        if events and talk.run_id in self.open:
             talk.held += size
             self.size += size
             talk.batches.on_next((events, size))

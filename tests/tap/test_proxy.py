@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import io
 import json
 import logging
 import random
+import weakref
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -333,6 +335,16 @@ async def test_conversations_that_begin_alike_differ_by_their_responses(name: st
         (result,) = run.state.conversation.messages[2].tool_results
         given: Any = asked.input
         assert result.text == str(given["a"] + 1)
+
+
+async def test_a_run_that_has_ended_is_not_kept() -> None:
+    async with ReplayServer(["Hello"]) as service, tapped(service.base_url) as tap:
+        await tap.post(PATHS["openai_chat"])
+        kept = weakref.ref(await tap.run())
+        tap.runs.clear()
+        await asyncio.sleep(0)
+        gc.collect()
+        assert kept() is None
 
 
 async def test_calls_whose_results_do_not_come_are_cut_off() -> None:
