@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         sys.path[:0] = [str(session.config.invocation_params.dir)]
         try:
             source = pkgutil.resolve_name(name)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # also what the module raises
             raise pytest.UsageError(f"--agent-stream {name}: {error}; give MODULE:SOURCE") from error
         for rule in Rule:
             made: Any = AgentStreamItem

@@ -94,6 +94,8 @@ EVENT_KINDS: tuple[EventKind, ...] = (
 )
 """Every kind of event, in the order in which they are explained."""
 
+EVENTS = frozenset(kind.type for kind in EVENT_KINDS)
+
 META_EVENTS: frozenset[type[object]] = frozenset(get_args(meta.Meta))
 
 BLOCK_EVENTS: frozenset[type[object]] = frozenset(get_args(block.BlockEvent))

@@ -9,7 +9,7 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 
 from reactivex import Observable, Subject
 
-from rxworker.errors import RunCancelledError, as_exception
+from rxworker.errors import ConfigurationError, RunCancelledError, as_exception
 from rxworker.events import RunAbort, RunPause, RunStop
 from rxworker.log.base import EventLog
 from rxworker.run.run import Run, Tracing, end_of
@@ -164,7 +164,7 @@ def tap_each(
             that has ended stays as it is.
 
     Raises:
-        LocalProtocolError: No event loop runs.
+        RuntimeError: No event loop runs.
         ConfigurationError: As for `tap`.
 
     Example:
@@ -191,6 +191,8 @@ class Tee(Generic[S]):
     """
 
     def __init__(self, source: AsyncIterable[S], mapper: Mapper[S], options: TapOptions) -> None:
+        if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError(f"the source of a tee is an asynchronous iterator, not {source!r:.60}")
         self._source = source
         self._feed: Subject[S] = Subject()
         self._held: Together[S] = Together()
@@ -237,6 +239,9 @@ def tee(source: AsyncIterable[S], mapper: Mapper[S], **options: Unpack[TapOption
         source: An asynchronous iterator.
         mapper: As for `tap`.
         options: As for `tap`: ``name``, ``log``, ``labels``, ``tracing``.
+
+    Raises:
+        ConfigurationError: The source is not an asynchronous iterator.
 
     Example:
         >>> import asyncio

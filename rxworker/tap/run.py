@@ -47,6 +47,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.events.deltas import MERGEABLE, gather
+from rxworker.events.kinds import EVENTS
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
@@ -140,8 +141,8 @@ def tap(
         cancel: Ends the program when the run is cancelled; it may be a coroutine function.
 
     Raises:
-        LocalProtocolError: No event loop runs.
-        ConfigurationError: The source is neither an observable nor an asynchronous iterator.
+        RuntimeError: No event loop runs.
+        ConfigurationError: The source is neither an observable nor an asynchronous iterator, or an option is wrong.
 
     Example:
         >>> from collections.abc import AsyncIterator
@@ -164,6 +165,8 @@ def tap(
         >>> asyncio.run(main())
         Hello, world. None
     """
+    if cancel is not None and not callable(cancel):
+        raise ConfigurationError(f"tap(cancel) is a {type(cancel).__name__}: give a function that ends the program")
     worker = Worker(
         Elsewhere(name),
         name=TAPPED + name,
@@ -459,7 +462,13 @@ def _each_of(item: S) -> Sequence[S]:
 
 
 def _tapped(item: Tapped | Event) -> Tapped:
-    return item if isinstance(item, Tapped) else Tapped(item)
+    if isinstance(item, Tapped):
+        return item
+    if type(item) not in EVENTS:
+        raise ConfigurationError(
+            f"a {type(item).__name__} is neither an event nor a record: give a mapper that makes events of it"
+        )
+    return Tapped(item)
 
 
 def _error_of(event: RunAbort) -> Exception:

@@ -13,7 +13,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 from reactivex import Observable
@@ -21,6 +21,7 @@ from reactivex import Observable
 from rxworker import events
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
+from rxworker.events.kinds import EVENTS
 from rxworker.hub.history import merge
 from rxworker.log.replica import Replica
 from rxworker.run.run import Run
@@ -56,7 +57,6 @@ SHOWN_BY: dict[Rule, tuple[type[object], ...]] = {
     Rule.NUMBERS_WITHOUT_GAPS: (Record,),
 }
 """What a stream has to contain to show whether it keeps a rule; a tuple: a path."""
-EVENTS = frozenset(get_args(Event))
 
 
 class Row(Struct, frozen=True):

@@ -24,7 +24,7 @@ from rxworker.errors import (
     TruncatedError,
     WorkerError,
 )
-from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, Usage
+from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, TurnStart, Usage
 from rxworker.log import MemoryLog, Replica
 from rxworker.log.fleet import can_requeue
 from rxworker.log.values import NO_INPUT
@@ -178,6 +178,13 @@ async def test_a_mapper_that_raises_ends_the_run_with_what_it_is() -> None:
 async def test_a_source_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="from_iterable"):
         tap([1, 2])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match="a tee is an asynchronous iterator"):
+        tee([1, 2], Steps())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match=r"tap\(cancel\) is a int"):
+        tap(steps(), Steps(), cancel=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for foreign in ("text", 5):
+        with pytest.raises(WorkerError, match="neither an event nor a record: give a mapper"):
+            await tap(reactivex.of(TurnStart(), foreign))
     empty = tap(reactivex.empty())
     with pytest.raises(TruncatedError, match="before its first event"):
         await empty

@@ -30,11 +30,14 @@ def test_the_option_has_a_test_for_each_rule_and_source(tmp_path: Path) -> None:
     assert "block 0 (text) is still open at Status(COMPLETED)" in done.stdout
 
 
-def test_a_source_that_does_not_exist_is_an_error_of_usage(tmp_path: Path) -> None:
-    options = ["--agent-stream", "nowhere:run"]
-    done = subprocess.run([*PYTEST, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 4
-    assert "--agent-stream nowhere:run: No module named 'nowhere'; give MODULE:SOURCE" in done.stderr
+def test_a_source_that_cannot_be_imported_is_an_error_of_usage(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 + ''", encoding="utf-8")
+    for name, reason in (("nowhere:run", "No module named 'nowhere'"), ("broken:run", "unsupported operand")):
+        options = [*PYTEST, "--agent-stream", name]
+        done = subprocess.run(options, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 4
+        assert f"--agent-stream {name}: {reason}" in done.stderr
+        assert "; give MODULE:SOURCE" in done.stderr
 
 
 def test_without_the_option_nothing_is_imported() -> None:
