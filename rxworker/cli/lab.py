@@ -45,9 +45,10 @@ def lab(
     make = import_maker(candidate)
     if needed := [each.name for each in parameters_of(make) if each.default is each.empty]:
         raise CommandError(f"{candidate}: it needs {', '.join(needed)}: name a function without arguments", MISUSED)
-    if model == "real" and max_cost is None and max_tokens is None:
-        raise CommandError("--model real needs a budget: --max-cost AMOUNT or --max-tokens N", MISUSED)
-    budget = Budget(max_cost=max_cost, max_tokens=max_tokens) if model == "real" else None
+    budget = _budget_of(model, max_cost, max_tokens)
+    for file in filter(None, (html, junit, json)):
+        if not Path(file).parent.is_dir():
+            raise CommandError(f"{file}: there is no folder {str(Path(file).parent)!r} for the report", MISUSED)
     kind, _, names = tools.partition(":")
     if kind != "real" and tools != "log":
         raise CommandError("--tools: write real for all, or real:NAME,NAME", MISUSED)
@@ -77,3 +78,12 @@ def lab(
     outcomes = [each for several in groups.values() for each in several]
     is_good = any(each.same for each in outcomes) and all(each.status != "differs" for each in outcomes)
     return 0 if is_good else FAILED
+
+
+def _budget_of(model: str, max_cost: float | None, max_tokens: int | None) -> Budget | None:
+    has_budget = max_cost is not None or max_tokens is not None
+    if model == "real" and not has_budget:
+        raise CommandError("--model real needs a budget: --max-cost AMOUNT or --max-tokens N", MISUSED)
+    if model == "log" and has_budget:
+        raise CommandError("--max-cost and --max-tokens are the budget of --model real", MISUSED)
+    return Budget(max_cost=max_cost, max_tokens=max_tokens) if has_budget else None

@@ -114,6 +114,8 @@ def test_the_real_model_needs_a_budget(log: str, capsys: pytest.CaptureFixture[s
         (["lab_candidates:make_same", "--where", "tag:silver"], 1, "no run is selected"),
         (["lab_candidates:make_same", "--where", "colour=red"], 1, "there is no filter 'colour'"),
         (["lab_candidates:make_same", "--max-cost", "much", "--model", "real"], 2, "'much' is not an amount"),
+        (["lab_candidates:make_same", "--max-tokens", "9"], 2, "the budget of --model real"),
+        (["lab_candidates:make_same", "--html", "nowhere/r.html"], 2, "there is no folder 'nowhere' for the report"),
     ],
 )
 def test_what_is_wrong_is_named(
