@@ -708,6 +708,8 @@ export interface Wait {
   run?: string;
   /** Whether a message that is sent into the run ends it. */
   message?: boolean;
+  /** The name of an event of the application in that run, which ends it too; empty: none. */
+  event?: string;
 }
 
 /** A call that its tool has begun, and goes on with. */
