@@ -80,6 +80,12 @@ class Tapped(Struct, frozen=True, omit_defaults=True):
     run: str = ""
 
 
+class _Block(Struct):
+    start: BlockStart
+    place: int  # of its call among those of the response, in the order in which they begin
+    texts: list[str] = []  # of the arguments of its call
+
+
 class _Call(Struct):
     place: int
     call: ToolCall
@@ -127,11 +133,9 @@ class RunBuilder:
         self._in_turn = self._in_response = False
         self._failure = self._retracted = ""  # why the last response has failed, or was retracted
         self._model = self._provider = ""
-        self._open: dict[Hashable, BlockStart] = {}
+        self._open: dict[Hashable, _Block] = {}
         self._current: Hashable = None
-        self._index = 0
-        self._texts: dict[str, list[str]] = {}  # the arguments of calls whose blocks are open
-        self._places: dict[str, int] = {}  # of the calls of the response, in the order in which they begin
+        self._index = self._place = 0  # of the next block, and of the next call
         self._calls: dict[str, _Call] = {}
         self._inner: dict[str, RunBuilder] = {}
 
@@ -153,8 +157,10 @@ class RunBuilder:
     @property
     def calls(self) -> list[ToolCall]:
         """The calls of the last response that have no result, in their order."""
-        calls = sorted(self._calls.values(), key=attrgetter("place"))
-        return [each.call for each in calls if each.result is None]
+        return [each.call for each in self._placed() if each.result is None]
+
+    def _placed(self) -> list[_Call]:
+        return sorted(self._calls.values(), key=attrgetter("place"))
 
     def take(self) -> list[Tapped]:
         """What was built since this was called last."""
@@ -194,8 +200,7 @@ class RunBuilder:
     def add(self, *messages: Message) -> None:
         """Messages were added to the conversation while the run went on."""
         if messages:
-            if self._status != "running":
-                self.start()
+            self.start()
             self.respond()
             self._emit(MessageAdd(messages, SOURCE))
 
@@ -215,20 +220,18 @@ class RunBuilder:
 
     def attempt(self, model: str = "", provider: str = "", service: str = "") -> None:
         """The same, where the start of the response follows with `decoded`."""
-        if self._status != "running":
-            self.start()
+        self.start()
         self.respond()
         if self._failure:
             self.retract(self._failure)
-        if self._in_turn and not self._retracted:
-            self._end_turn()
+        if not self._retracted:
+            self.end_turn()
         if not self._in_turn:
             self._in_turn = True
             self._emit(TurnStart())
         self._model, self._provider = model or self._model, provider or self._provider
         self._emit(AttemptStart(self._provider, self._model, service=service))
-        self._in_response, self._retracted, self._index = True, "", 0
-        self._places = {}
+        self._in_response, self._retracted, self._index, self._place = True, "", 0, 0
 
     def text(self, text: str, key: Hashable = None) -> None:
         """The model has written some text.
@@ -247,7 +250,7 @@ class RunBuilder:
         """The provider has signed a block that is open; by default the current one."""
         block = self._open.get(self._current if key is None else key)
         if block is not None:
-            self._emit(SignatureDelta(block.index, signature))
+            self._emit(SignatureDelta(block.start.index, signature))
 
     def call(
         self,
@@ -273,17 +276,16 @@ class RunBuilder:
         name = name or UNKNOWN
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
         self._begin(kind, id, ToolUseMetadata(id, name))
-        self._texts[id] = []
         if arguments is not None:
             self.arguments(arguments if isinstance(arguments, str) else json.dumps(arguments), id)
             self.stop_block(id)
 
     def arguments(self, text: str, id: str = "") -> None:  # noqa: A002 - what it is
         """The model has written some of the arguments of a call; by default of the current one."""
-        key = id or self._current
-        if text and key in self._open and isinstance(key, str) and key in self._texts:
-            self._texts[key].append(text)
-            self._emit(InputJsonDelta(self._open[key].index, text))
+        block = self._open.get(id or self._current)
+        if text and block is not None and isinstance(block.start.metadata, ToolUseMetadata):
+            block.texts.append(text)
+            self._emit(InputJsonDelta(block.start.index, text))
 
     def stop_block(self, key: Hashable = None) -> None:
         """A block is whole; by default the current one."""
@@ -291,44 +293,44 @@ class RunBuilder:
         block = self._open.pop(key, None)
         if block is None:
             return
-        if isinstance(known := block.metadata, ToolUseMetadata):
-            text = "".join(self._texts.pop(known.id, ())) or "{}"
-            if block.block_type is BlockType.TOOL_USE:
-                call = ToolCall(known.id, known.name, parse_arguments(text))
-                self._calls[known.id] = _Call(self._places[known.id], call)
-        self._emit(BlockStop(block.index, block.block_type, metadata=block.metadata))
+        start, known = block.start, block.start.metadata
+        if isinstance(known, ToolUseMetadata) and start.block_type is BlockType.TOOL_USE:
+            arguments = parse_arguments("".join(block.texts) or "{}")
+            self._calls[known.id] = _Call(block.place, ToolCall(known.id, known.name, arguments))
+        self._emit(BlockStop(start.index, start.block_type, metadata=known))
 
     def abort_block(self, reason: str, key: Hashable = None) -> None:
         """A block is not whole, and does not count; by default the current one."""
         key = self._current if key is None else key
         if (block := self._open.pop(key, None)) is not None:
-            self._texts.pop(key, None) if isinstance(key, str) else None
-            self._emit(BlockAbort(block.index, block.block_type, reason))
+            self._emit(BlockAbort(block.start.index, block.start.block_type, reason))
 
     def _delta(self, kind: BlockType, key: Hashable, make: type[TextDelta | ThinkingDelta], text: str) -> None:
         if not text:
             return
         block = self._open.get(self._current if key is None else key)
-        if block is None or block.block_type is not kind:
-            key = (kind, self._index) if key is None else key
-            block = self._begin(kind, key, None)
-        self._emit(make(block.index, text))
+        start = None if block is None else block.start
+        if start is None or start.block_type is not kind:
+            start = self._begin(kind, (kind, self._index) if key is None else key)
+        self._emit(make(start.index, text))
 
-    def _begin(self, kind: BlockType, key: Hashable, metadata: ToolUseMetadata | None) -> BlockStart:
+    def _begin(self, kind: BlockType, key: Hashable, metadata: ToolUseMetadata | None = None) -> BlockStart:
         began = not self.late_calls and any(each.began for each in self._calls.values())
         if not self._in_response or began:
             self.request()
-        if key in self._open:
-            self.stop_block(key)
+        self.stop_block(key)
         known = self._open.get(self._current)
-        if known is not None and not isinstance(known.metadata, ToolUseMetadata):
+        if known is not None and not isinstance(known.start.metadata, ToolUseMetadata):
             self.stop_block()
-        if metadata is not None and kind is BlockType.TOOL_USE:
-            self._places[metadata.id] = len(self._places)
-        block = self._open[key] = BlockStart(self._index, kind, metadata)
+        start = BlockStart(self._index, kind, metadata)
         self._index, self._current = self._index + 1, key
-        self._emit(block)
-        return block
+        self._put(key, start)
+        return start
+
+    def _put(self, key: Hashable, start: BlockStart) -> None:
+        self._open[key] = _Block(start, self._place)
+        self._place += start.block_type is BlockType.TOOL_USE
+        self._emit(start)
 
     def usage(self, usage: Usage) -> None:
         """What the response took so far, as the source reports it: a snapshot."""
@@ -344,8 +346,7 @@ class RunBuilder:
         """
         if not self._in_response:
             return
-        for key in [*self._open]:
-            self.stop_block(key)
+        self._stop_blocks()
         if reason is None and self._calls:
             reason = StopReason(StopKind.TOOL_USE)
         self._in_response = False
@@ -355,10 +356,7 @@ class RunBuilder:
         """The response has failed."""
         if not self._in_response:
             self.request()
-        self._cut(message)
-        self._emit(Error(code, message, retryable))
-        self._emit(Status(ResponseStatus.FAILED))
-        self._in_response, self._failure = False, message
+        self.decoded((Error(code, message, retryable), Status(ResponseStatus.FAILED)))
 
     def retract(self, reason: str) -> None:
         """What the response has brought does not count: another attempt follows."""
@@ -372,29 +370,27 @@ class RunBuilder:
             self._in_response, self._retracted, self._failure = False, reason or "retracted", ""
             self._calls, self._inner = {}, {}
 
+    def _stop_blocks(self) -> None:
+        for key in [*self._open]:
+            self.stop_block(key)
+
     def _cut(self, reason: str) -> None:
-        for block in self._open.values():
-            self._emit(BlockAbort(block.index, block.block_type, reason))
-        self._open.clear()
-        self._texts.clear()
+        for key in [*self._open]:
+            self.abort_block(reason, key)
 
     def decoded(self, events: Iterable[ResponseEvent]) -> None:
         """Events of a response, as a decoder of a provider makes them."""
         for event in events:
-            if self._in_response is False:
+            if not self._in_response:
                 self.attempt()
             if isinstance(event, BlockStart):
-                known = event.metadata
-                self._open[event.index] = event
-                if isinstance(known, ToolUseMetadata) and event.block_type is BlockType.TOOL_USE:
-                    self._places[known.id], self._texts[known.id] = len(self._places), []
-            elif isinstance(event, InputJsonDelta):
-                known = self._open[event.index].metadata
-                if isinstance(known, ToolUseMetadata) and known.id in self._texts:
-                    self._texts[known.id].append(event.text)
-            elif isinstance(event, BlockStop) and event.index in self._open:
+                self._put(event.index, event)
+                continue
+            if isinstance(event, BlockStop) and event.index in self._open:
                 self.stop_block(event.index)
                 continue
+            if isinstance(event, InputJsonDelta):
+                self._open[event.index].texts.append(event.text)
             elif isinstance(event, BlockAbort):
                 self._open.pop(event.index, None)
             elif isinstance(event, Error):
@@ -407,12 +403,11 @@ class RunBuilder:
     def _end_blocks(self, status: ResponseStatus) -> None:
         """End what is open when a response is whole, or cut it off when it is not, or begins again."""
         if status is ResponseStatus.COMPLETED:
-            for key in [*self._open]:
-                self.stop_block(key)
+            self._stop_blocks()
         else:
             self._cut(status.value)
         if status is ResponseStatus.STARTED:
-            self._calls, self._places, self._index = {}, {}, 0
+            self._calls, self._place, self._index = {}, 0, 0
         else:
             self._in_response = False
         if status is ResponseStatus.FAILED:
@@ -426,8 +421,7 @@ class RunBuilder:
             name: The name of the tool, if no response has made the call.
             arguments: Its arguments then, or those with which it runs, where they are others than those of the call.
         """
-        if id in self._open:
-            self.stop_block(id)
+        self.stop_block(id)
         if id not in self._calls:
             self.call(id, name, {} if arguments is None else arguments)
         if not self.late_calls:
@@ -481,16 +475,14 @@ class RunBuilder:
     def inside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
         """The builder of the run that a call has begun: its events have the id of the call in their path."""
         self.tool_start(id)
-        known = self._inner.get(id)
-        if known is None:
-            known = self._inner[id] = RunBuilder(name, self.run, late_calls=self.late_calls)
-            known._path, known._out = (*self._path, id), self._out
-        known.time = self.time
-        return known
+        if id not in self._inner:
+            self._inner[id] = self.beside(id, name)
+        self._inner[id].time = self.time
+        return self._inner[id]
 
     def beside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
         """The builder of a run that a call has begun, and that may go on after it: its end is not that of the call."""
-        builder = RunBuilder(name, self.run)
+        builder = RunBuilder(name, self.run, late_calls=self.late_calls)
         builder._path, builder._out, builder.time = (*self._path, id), self._out, self.time
         return builder
 
@@ -500,22 +492,18 @@ class RunBuilder:
 
     def note(self, event: Event) -> None:
         """An event that may come at any time, such as a `rxworker.events.SharedStateChange`."""
-        if self._status != "running":
-            self.start()
+        self.start()
         self._emit(event)
 
     def end_turn(self) -> None:
         """The turn is over, with the results of its calls; what is added now comes after them."""
-        if self._in_turn:
-            self._end_turn()
-
-    def _end_turn(self) -> None:
+        if not self._in_turn:
+            return
         self.respond()
         self._in_turn = False
         if self._calls:
             self._end_calls()
-            calls = sorted(self._calls.values(), key=attrgetter("place"))
-            results = tuple([each.result for each in calls if each.result is not None])
+            results = tuple([each.result for each in self._placed() if each.result is not None])
             self._emit(MessageAdd((Message("user", results),), "tools")) if results else None
             self._calls, self._inner = {}, {}
         self._emit(TurnStop())
@@ -539,8 +527,7 @@ class RunBuilder:
         if self._failure or self._retracted:
             self.abort(self._failure or self._retracted)
             return
-        if self._in_turn:
-            self._end_turn()
+        self.end_turn()
         self._status = "over"
         self._emit(RunStop())
 
@@ -557,7 +544,7 @@ class RunBuilder:
         self.respond()
         for inner in self._inner.values():
             inner.pause(reason)
-        calls = sorted(self._calls.values(), key=attrgetter("place"))
+        calls = self._placed()
         waiting = tuple([PausedCall(each.place, each.call) for each in calls if each.result is None])
         required = tuple([at for at, each in enumerate(waiting) if each.call.id in ids])
         results = {each.place: each.result for each in calls if each.result is not None}
@@ -582,8 +569,7 @@ class RunBuilder:
         """
         if self._status == "over":
             return
-        if self._status == "new":
-            self.start()
+        self.start()
         self._cut(reason)
         if self._in_response:
             self._in_response = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.events import Record, RunStop, Usage
+from rxworker.events import Record, RunAbort, RunStop, ToolStart, Usage
 from rxworker.messages import Message, StopKind, StopReason
 from rxworker.state import RunState, fold_run
 from rxworker.tap import RunBuilder, Tapped
@@ -91,3 +91,19 @@ def test_a_run_may_follow_another() -> None:
         run.end()
     built = run.take()
     assert sum(isinstance(each.event, RunStop) for each in built) == 2
+
+
+def test_two_calls_of_one_id_have_places_of_their_own() -> None:
+    run = RunBuilder(late_calls=True)
+    run.tool_stop("a", "done", name="tool")
+    for call_id in ("a", "b"):
+        run.call(call_id, "tool", {})
+        run.tool_start(call_id)
+    assert [each.event.place for each in run.take() if isinstance(each.event, ToolStart)] == [0, 1, 2]
+
+
+def test_a_response_that_fails_without_a_message_is_no_success() -> None:
+    run = RunBuilder()
+    run.fail("")
+    run.end()
+    assert isinstance(run.take()[-1].event, RunAbort)
