@@ -102,7 +102,7 @@ def test_two_calls_of_one_id_have_places_of_their_own() -> None:
     assert [each.event.place for each in run.take() if isinstance(each.event, ToolStart)] == [0, 1, 2]
 
 
-def test_a_response_that_fails_without_a_message_is_no_success() -> None:
+def test_a_run_whose_response_fails_without_a_message_is_aborted() -> None:
     run = RunBuilder()
     run.fail("")
     run.end()
