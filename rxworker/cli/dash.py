@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from rxworker.boards import PanelState, board_text, explain, fold_log, read_sele
 from rxworker.boards.stored import LogRecords
 from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import dashboard_of
-from rxworker.log import open_log
+from rxworker.log.open import open_stored
 from rxworker.redact import redact
 from rxworker.ui.clean import clean
 
@@ -45,13 +44,10 @@ def dash(
         The exit code.
 
     Raises:
-        CommandError: There is no such log, or the name is not that of a dashboard.
-        ConfigurationError: There is no such filter, or its value is not valid.
+        CommandError: The name is not that of a dashboard.
+        ConfigurationError: There is no such log or filter, or its value is not valid.
         LogError: There is no such run, or the log cannot be read.
     """
-    scheme, _, path = address.partition(":")
-    if scheme == "sqlite" and not Path(path).exists():
-        raise CommandError(f"there is no log at {path}: give --log sqlite:FILE of a worker with a log")
     found = dashboard_of(dashboard)
     if explained:
         found = replace(found, panels=[replace(each, pipeline=explain(each.pipeline)) for each in found.panels])
@@ -62,7 +58,7 @@ def dash(
         return clean(board_text(found, states, width=width or shutil.get_terminal_size().columns))
 
     async def show() -> None:
-        async with open_log(address) as log:
+        async with open_stored(address) as log:
             board = found.show(LogRecords(log, None, found.selection))
             changed = asyncio.Event()
             board.changes.subscribe(lambda _: changed.set(), on_completed=changed.set)
@@ -78,7 +74,7 @@ def dash(
         return run_until_stopped(show)
 
     async def main() -> None:
-        async with open_log(address) as log:
+        async with open_stored(address) as log:
             states = await fold_log(found, log, time=at, runs=runs)
         write_line(text_of(states))
         for panel in found.panels if explained else ():

@@ -8,11 +8,10 @@ from typing import Literal
 
 from rxworker.cli.process import FAILED, MISUSED, CommandError, run_async, write_line
 from rxworker.cli.resolve import import_maker, parameters_of
-from rxworker.log import open_log
 from rxworker.redact import redact
-from rxworker.testing.lab import LabRun, Outcome, rerun
+from rxworker.testing.lab import Outcome, rerun
 from rxworker.testing.lab.report import outcome_lines, summary_lines, to_html, to_json, to_junit
-from rxworker.testing.lab.stored import check_log
+from rxworker.testing.lab.stored import read_runs
 from rxworker.ui.clean import one_line
 from rxworker.worker import Budget
 
@@ -55,10 +54,7 @@ def lab(
     groups: dict[str, list[Outcome]] = {}
 
     async def main() -> None:
-        check_log(address)
-        async with open_log(address) as log:
-            runs = await LabRun.read(log, where)
-        for stored in runs:
+        for stored in await read_runs(address, where):
             run_really = names.split(",") if names else "log" if tools == "log" else "real"
             outcome = await rerun(stored, make, model=model, tools=run_really, budget=budget)
             name = "" if group is None else one_line(redact(stored.labels.get(group, f"no {group}")))

@@ -20,6 +20,7 @@ from rxworker.errors import CommandConflictError, ConfigurationError, RunCancell
 from rxworker.events import Annotation, Record
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
+from rxworker.log.open import open_stored
 from rxworker.log.time_marks import mark_time
 from rxworker.log.values import (
     END_WORDS,
@@ -62,16 +63,14 @@ def runs(address: str, action: str, **options: Any) -> int:
         The exit code.
 
     Raises:
-        CommandError: There is no such log, or the arguments do not fit the run.
+        CommandError: The arguments do not fit the run.
+        ConfigurationError: There is no such log.
         DecisionError: A decision is not understood, or is about no pending call.
         LogError: There is no such run, or the log cannot be read or written.
     """
-    scheme, _, path = address.partition(":")
-    if action != "import" and scheme == "sqlite" and not Path(path).exists():
-        raise CommandError(f"there is no log at {path}: give --log sqlite:FILE of a worker with a log")
 
     async def main() -> None:
-        async with open_log(address) as log:
+        async with open_log(address) if action == "import" else open_stored(address) as log:
             await ACTIONS[action](log, **options)
 
     run_async(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rxworker.errors import ConfigurationError
 from rxworker.log.base import EventLog
 from rxworker.log.leases import LEASE
@@ -48,3 +50,16 @@ def open_log(address: str, *, codec: Codec | None = None, owner: str = "", lease
     except ImportError as error:
         raise ConfigurationError(str(error)) from error
     raise ConfigurationError(f"{masked(address)!r} is not the address of a log: {EXAMPLE}")
+
+
+def open_stored(address: str) -> EventLog:
+    """Open a log that is there: one in a file that is not is not made.
+
+    Raises:
+        ConfigurationError: There is no such file, or as for `open_log`.
+        LogError: The log cannot be opened.
+    """
+    scheme, _, path = address.partition(":")
+    if scheme == "sqlite" and not Path(path).exists():
+        raise ConfigurationError(f"there is no log at {path}: give sqlite:FILE of a worker with a log")
+    return open_log(address)

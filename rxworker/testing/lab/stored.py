@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -14,8 +13,9 @@ from rxworker.boards import read_selection
 from rxworker.boards.selection import Selecting
 from rxworker.errors import ConfigurationError
 from rxworker.events import Annotation, AttemptStart, Record, RunStart
-from rxworker.log import EventLog, open_log
+from rxworker.log import EventLog
 from rxworker.log.format import records_of
+from rxworker.log.open import open_stored
 from rxworker.log.values import RunRow
 from rxworker.providers.models import cost_of
 from rxworker.state import RunState
@@ -171,25 +171,14 @@ def stored_runs(address: str, where: str | Sequence[str] = ()) -> pytest.MarkDec
     """
     import pytest
 
-    found = asyncio.run(_read(address, where))
+    found = asyncio.run(read_runs(address, where))
     if not found:
         text = f"the log has no run {where or 'at all'}: annotate one, or give another where="
         raise ConfigurationError(text, page="run-again")
     return pytest.mark.parametrize("stored", found, ids=[each.run_id for each in found])
 
 
-async def _read(address: str, where: str | Sequence[str]) -> list[LabRun]:
-    check_log(address)
-    async with open_log(address) as log:
+async def read_runs(address: str, where: str | Sequence[str]) -> list[LabRun]:
+    """The runs of the log at an address; see `LabRun.read`."""
+    async with open_stored(address) as log:
         return await LabRun.read(log, where)
-
-
-def check_log(address: str) -> None:
-    """Check that the file of a log is there, which would be made otherwise.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    scheme, _, path = address.partition(":")
-    if scheme == "sqlite" and not Path(path).exists():
-        raise ConfigurationError(f"there is no log at {path}: give the address of a log, such as sqlite:runs.db")
