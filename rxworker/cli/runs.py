@@ -24,6 +24,7 @@ from rxworker.log.open import open_stored
 from rxworker.log.time_marks import mark_time
 from rxworker.log.values import (
     END_WORDS,
+    TAPPED,
     Command,
     StoredStatus,
     When,
@@ -147,8 +148,8 @@ async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
             is_dismissed = True
     if not is_dismissed:
         await log.send(run_id, Command("cancel", {"when": "now", "reason": reason}))
-        if info.status == "queued":
-            await end_cancelled(log, run_id)
+        if info.status == "queued" or (info.row.worker.startswith(TAPPED) and info.is_cut_off()):
+            await end_cancelled(log, run_id, reason)
     info = await log.existing(resumed or run_id)
     is_waiting = "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
     write_line(f"{info.run_id} is {_status(info)}{is_waiting}")

@@ -366,8 +366,8 @@ class OpenRun:
         if self.here is not None and isinstance(self.here.session, QueuedSession):
             await asyncio.wait({self.here.hand_over()})
         await self.refresh()
-        if self.waits_for == "queued":
-            await end_cancelled(log, stored)
+        if self.waits_for == "queued" or (self.waits_for and self.info.row.worker.startswith(TAPPED)):
+            await end_cancelled(log, stored, reason)
         if when == "now":
             try:
                 async with asyncio.timeout(STOP_SECONDS):

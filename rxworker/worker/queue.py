@@ -37,8 +37,8 @@ from rxworker.errors import (
 from rxworker.events import Event, ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
-from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, routed
-from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
+from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, end_run, routed
+from rxworker.log.values import OPEN, TAPPED, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
@@ -359,14 +359,20 @@ class _QueueModel:
         raise LocalProtocolError(f"runs of {self.model!r} are queued: `work` runs them")
 
 
-async def end_cancelled(log: EventLog, run_id: str) -> None:
+async def end_cancelled(log: EventLog, run_id: str, reason: str = "") -> None:
     """End a queued run that was cancelled, or a paused one that was decided about, unless another process has taken it.
+
+    A run of another program that is cut off is ended with this reason: no worker recovers it, which would take the
+    command.
 
     Raises:
         LogError: The log cannot be read or written.
     """
     try:
         with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
+            if (await log.existing(run_id)).row.worker.startswith(TAPPED):
+                await end_run(log, run_id, str(RunCancelledError(reason)))
+                return
             await Worker(_QueueModel(""), log=log).recover(run_id)
     except LogError:
         if await log.listed(resumed_id(run_id)) is None:  # else another process was faster

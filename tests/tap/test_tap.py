@@ -13,6 +13,7 @@ import reactivex
 from reactivex import Subject
 
 from rxworker import Paused, Worker
+from rxworker.cli.runs import _cancel as cancel_stored  # pyright: ignore[reportPrivateUsage]
 from rxworker.desk.run import TAP_ENDED, OpenRun
 from rxworker.errors import (
     ConfigurationError,
@@ -248,6 +249,19 @@ async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, 
         assert replica.state.conversation == conversation
         assert (replica.state.usage.input_tokens, replica.state.tool_calls) == (13, 2)
         assert (await log.existing("r")).row.worker == "tap:agent"
+
+
+@pytest.mark.parametrize("by", ["page", "command"])
+async def test_one_that_is_cut_off_is_ended_by_a_cancellation(by: str) -> None:
+    async with MemoryLog() as log:
+        first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
+        await first.hand_over()  # and nothing goes on with it
+        if by == "page":
+            await OpenRun(await log.existing("r"), log).cancel("enough")
+        else:
+            await cancel_stored(log, "r", "enough")
+        info = await log.existing("r")
+        assert (info.status, info.row.cause, info.row.reason) == ("aborted", "cancel", "the run was cancelled: enough")
 
 
 async def test_no_worker_goes_on_with_it() -> None:
