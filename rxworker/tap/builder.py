@@ -54,6 +54,7 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
+from rxworker.state.run import Cause
 
 SOURCE = "tap"
 """The source of the messages that were added while a run of another program went on."""
@@ -89,6 +90,7 @@ class _Block(Struct):
 class _Call(Struct):
     place: int
     call: ToolCall
+    made: float | None = None  # when it was reported, where the source has times
     began: float | None = None
     result: ToolResult | None = None
 
@@ -136,6 +138,7 @@ class RunBuilder:
         self._open: dict[Hashable, _Block] = {}
         self._current: Hashable = None
         self._index = self._place = 0  # of the next block, and of the next call
+        self._ids: dict[Hashable, str] = {}  # of the calls of the response, by their keys
         self._calls: dict[str, _Call] = {}
         self._inner: dict[str, RunBuilder] = {}
 
@@ -148,6 +151,16 @@ class RunBuilder:
     def is_new(self) -> bool:
         """Whether nothing of the run is built yet."""
         return self._status == "new"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run has begun and has not ended."""
+        return self._status == "running"
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a response is open and has a block."""
+        return self._in_response and self._index > 0
 
     @property
     def is_responding(self) -> bool:
@@ -232,6 +245,7 @@ class RunBuilder:
         self._model, self._provider = model or self._model, provider or self._provider
         self._emit(AttemptStart(self._provider, self._model, service=service))
         self._in_response, self._retracted, self._index, self._place = True, "", 0, 0
+        self._ids = {}
 
     def text(self, text: str, key: Hashable = None) -> None:
         """The model has written some text.
@@ -249,7 +263,7 @@ class RunBuilder:
     def signature(self, signature: str, key: Hashable = None) -> None:
         """The provider has signed a block that is open; by default the current one."""
         block = self._open.get(self._current if key is None else key)
-        if block is not None:
+        if signature and block is not None:
             self._emit(SignatureDelta(block.start.index, signature))
 
     def call(
@@ -258,6 +272,7 @@ class RunBuilder:
         name: str,
         arguments: JsonObject | str | None = None,
         *,
+        key: Hashable = None,
         is_provided: bool = False,
     ) -> None:
         """The model calls a tool.
@@ -266,37 +281,42 @@ class RunBuilder:
             id: The id of the call.
             name: The name of the tool.
             arguments: All of its arguments, as a value or as JSON; ``None`` if they follow with `arguments`.
+            key: What else its block is known by in this response, such as its place.
             is_provided: Whether the provider runs the tool, within the response.
 
-        A call that is reported a second time, before its result, is no other call.
+        A call that is reported a second time, before its result, is no other call: its arguments count if none have
+        come in pieces.
         """
         known = self._calls.get(id)
-        if id in self._open or (known is not None and known.result is None):
+        if known is not None and known.result is None:
             return
-        name = name or UNKNOWN
-        kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-        self._begin(kind, id, ToolUseMetadata(id, name))
+        if id not in self._open:
+            kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
+            self._begin(kind, id, ToolUseMetadata(id, name or UNKNOWN))
+        if key is not None:
+            self._ids[key] = id
         if arguments is not None:
-            self.arguments(arguments if isinstance(arguments, str) else json.dumps(arguments), id)
+            whole = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            self.arguments("" if self._open[id].texts else whole, id)
             self.stop_block(id)
 
-    def arguments(self, text: str, id: str = "") -> None:  # noqa: A002 - what it is
-        """The model has written some of the arguments of a call; by default of the current one."""
-        block = self._open.get(id or self._current)
+    def arguments(self, text: str, id: Hashable = None) -> None:  # noqa: A002 - what it is
+        """The model has written some of the arguments of a call, by its id or its key; by default the current one."""
+        block = self._open.get(self._ids.get(id, id) or self._current)
         if text and block is not None and isinstance(block.start.metadata, ToolUseMetadata):
             block.texts.append(text)
             self._emit(InputJsonDelta(block.start.index, text))
 
     def stop_block(self, key: Hashable = None) -> None:
         """A block is whole; by default the current one."""
-        key = self._current if key is None else key
+        key = self._current if key is None else self._ids.get(key, key)
         block = self._open.pop(key, None)
         if block is None:
             return
         start, known = block.start, block.start.metadata
         if isinstance(known, ToolUseMetadata) and start.block_type is BlockType.TOOL_USE:
             arguments = parse_arguments("".join(block.texts) or "{}")
-            self._calls[known.id] = _Call(block.place, ToolCall(known.id, known.name, arguments))
+            self._calls[known.id] = _Call(block.place, ToolCall(known.id, known.name, arguments), self.time)
         self._emit(BlockStop(start.index, start.block_type, metadata=known))
 
     def abort_block(self, reason: str, key: Hashable = None) -> None:
@@ -332,8 +352,10 @@ class RunBuilder:
         self._place += start.block_type is BlockType.TOOL_USE
         self._emit(start)
 
-    def usage(self, usage: Usage) -> None:
-        """What the response took so far, as the source reports it: a snapshot."""
+    def usage(self, usage: Usage | None) -> None:
+        """What the response took so far, as the source reports it: a snapshot; ``None`` if that is not known."""
+        if usage is None:
+            return
         if not self._in_response:
             self.request()
         self._emit(usage)
@@ -455,26 +477,35 @@ class RunBuilder:
             content: Its result for the model.
             is_error: Whether it has failed.
             name: The name of the tool, if no response has made the call.
-            seconds: How long it took; by default since `tool_start`.
+            seconds: How long it took; by default since `tool_start`, or else since its call, where the source has the
+                times of both.
         """
         known = self._calls.get(id)
         if known is not None and known.result is not None:
             return
-        is_timed = known is not None and known.began is not None
+        took = self._took(known) if seconds is None else seconds
         self.tool_start(id, name)
         if id in self._inner:
             self._inner[id].end()
         each = self._calls[id]
         each.result = ToolResult(id, content, is_error, each.call.name)
-        took = (self._now() - (each.began or 0.0) if is_timed else 0.0) if seconds is None else seconds
         self._emit(ToolStop(each.result, max(took, 0.0), id, each.place, is_error, each.call.name))
+
+    def _took(self, known: _Call | None) -> float:
+        if known is not None and known.began is not None:
+            return self._now() - known.began
+        return self.time - known.made if known and known.made is not None and self.time is not None else 0.0
 
     def _now(self) -> float:
         return clock.time() if self.time is None else self.time
 
     def inside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
         """The builder of the run that a call has begun: its events have the id of the call in their path."""
+        is_reported = id in self._calls and self._calls[id].began is not None
         self.tool_start(id)
+        call = self._calls[id]
+        if not is_reported and call.made is not None:  # the source reports the call, and not when its tool has begun
+            call.began = call.made
         if id not in self._inner:
             self._inner[id] = self.beside(id, name)
         self._inner[id].time = self.time
@@ -560,7 +591,7 @@ class RunBuilder:
             self.fail(describe(error))
         self.abort(message_of(error) if is_cancel else describe(error), "cancel" if is_cancel else "error")
 
-    def abort(self, reason: str, cause: Literal["cancel", "error", "abort", "limit"] = "error") -> None:
+    def abort(self, reason: str, cause: Cause = "error") -> None:
         """The run was cut short.
 
         Args:

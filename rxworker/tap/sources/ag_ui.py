@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 
@@ -13,11 +13,10 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Json, JsonObject, Message, Text
 from rxworker.messages.message import Input
 from rxworker.protocols.ag_ui import read_run_input
+from rxworker.state.run import Cause
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.values import member, members, text, usage_of
+from rxworker.tap.sources.values import member, members, sum_of, text, usage_of
 from rxworker.tap.sources.wire import WireMapper
-
-Cause = Literal["cancel", "error", "abort", "limit"]
 
 
 class AGUI(WireMapper):
@@ -131,15 +130,15 @@ class AGUI(WireMapper):
 
     def _other(self, run: RunBuilder, kind: str, event: Mapping[str, object]) -> None:
         name, value = text(event.get("name")), event.get("value")
-        call = text(member(value, "toolCallId")) or text(member(event, "content.toolCallId"))
+        call = text(value, "toolCallId") or text(event, "content.toolCallId")
         match kind:
             case "CUSTOM" if name == "rxworker.tool_start":
-                run.tool_start(call, text(member(value, "name")), cast("JsonObject", member(value, "input")))
+                run.tool_start(call, text(value, "name"), cast("JsonObject", member(value, "input")))
             case "CUSTOM" if name == "rxworker.tool_result":
-                is_error, tool = member(value, "isError") is True, text(member(value, "name"))
+                is_error, tool = member(value, "isError") is True, text(value, "name")
                 self.result(run, call, member(value, "content"), is_error=is_error, name=tool)
             case "CUSTOM" if name == "rxworker.retract":
-                self.retract(run, text(member(value, "reason")))
+                self.retract(run, text(value, "reason"))
             case "CUSTOM":
                 self.other(run, name or "CUSTOM", value)
             case "ACTIVITY_SNAPSHOT" if event.get("activityType") == "rxworker.tool_progress":
@@ -159,10 +158,8 @@ class AGUI(WireMapper):
 
     def _end(self, kind: str, event: Mapping[str, object]) -> None:
         self.complete()
-        each = [usage_of(one, *_TOTALS, **_PARTS) for one in members(event, "usage")]
-        found = [*filter(None, each)]
-        if found and not self.has_usage and self.run.is_responding:
-            self.run.usage(sum(found[1:], found[0]))
+        if not self.has_usage and self.run.is_responding:
+            self.run.usage(sum_of(map(usage_of, members(event, "usage"))))
         if event.get("result") is not None:
             self.other(self.run, "ag_ui.result", event["result"])
         interrupts = members(event, "outcome.interrupts")
@@ -171,17 +168,13 @@ class AGUI(WireMapper):
         elif member(event, "outcome.type") == "cancelled":
             self.run.abort("by its program", "cancel")
         elif interrupts:
-            ids = [text(member(each, "toolCallId")) for each in interrupts]
-            hook = text(member(interrupts[0], "metadata.rxworker.hook")) or text(member(interrupts[0], "reason"))
-            self.run.pause(text(member(interrupts[0], "message")), ids, hook=hook)
+            ids = [text(each, "toolCallId") for each in interrupts]
+            hook = text(interrupts[0], "metadata.rxworker.hook") or text(interrupts[0], "reason")
+            self.run.pause(text(interrupts[0], "message"), ids, hook=hook)
         elif members(event, "outcome.pendingToolCallIds"):
             self.run.pause(hook=CLIENT_TOOL)
         else:
             self.run.end()
-
-
-_TOTALS = ("inputTokens", "outputTokens")
-_PARTS = {"cache_read": "cachedInputTokens", "cache_creation": "cacheWriteInputTokens", "reasoning": "reasoningTokens"}
 
 
 def _cause(code: object) -> Cause:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from rxworker.messages.message import Input
-from rxworker.tap.builder import RunBuilder, Tapped
+from rxworker.tap.builder import RunBuilder
+from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import content_of, json_of, member, members, text, usage_of
 
 PAUSED = ("requires_confirmation", "requires_user_input", "external_execution_required")
 
 
-class Agno:
+class Agno(RunMapper):
     """The mapper of the events of agno.
 
     Its events do not report the input. They report a call when its tool begins, so that a response with calls goes on
@@ -29,35 +28,29 @@ class Agno:
     """
 
     def __init__(self, given: Input | None = None) -> None:
+        super().__init__(RunBuilder("agno", late_calls=True))
         self._given = given
-        self._run = RunBuilder("agno", late_calls=True)
         self._levels: dict[str, _Level] = {}
 
-    def feed(self, item: object, /) -> Sequence[Tapped]:
-        """The events of an event."""
-        kind, id = text(member(item, "event")).removeprefix("Team"), text(member(item, "run_id"))  # noqa: A001 - what it is
+    def _take(self, item: object) -> None:
+        kind, id = text(item, "event").removeprefix("Team"), text(item, "run_id")  # noqa: A001 - what it is
         if not kind:
-            return ()
+            return
         if id not in self._levels:
-            outer = self._levels.get(text(member(item, "parent_run_id")))
-            name = text(member(item, "agent_name")) or text(member(item, "team_name"))
-            if outer is not None:
-                self._levels[id] = _Level(outer.inside(id, name))
-            else:
-                if self._run.is_new:
-                    self._run.name = name or self._run.name
-                    self._run.start(self._given)
-                self._levels[id] = _Level(self._run)
-        self._levels[id].feed(kind, item)
-        return self._run.take()
+            outer = self._levels.get(text(item, "parent_run_id"))
+            name = text(item, "agent_name") or text(item, "team_name")
+            if outer is None and self._run.is_new:
+                self._run.name = name or self._run.name
+                self._run.start(self._given)
+            self._levels[id] = _Level(self._run if outer is None else outer.inside(id, name))
+        self._levels[id].take(kind, item)
 
-    def finish(self, error: Exception | None = None, /) -> Sequence[Tapped]:
-        """The end: the stream has that of the run before, unless its reader has left."""
+    def _end(self, error: Exception | None) -> None:
+        """The stream has the end of its run, unless its reader has left."""
         if error is not None:
             for level in self._levels.values():
                 level.settle()
-            self._run.abort_with(error)
-        return self._run.take()
+        super()._end(error)
 
 
 class _Level:
@@ -67,26 +60,37 @@ class _Level:
         self._run = run
         self._begun = self._in_tools = False
         self._free: list[str] = []  # calls that run and that no run of a member is known to be in
-        self._handlers: dict[str, Callable[[object], None]] = {
-            "RunStarted": self._started,
-            "ModelRequestStarted": self._request,
-            "RunContent": self._content,
-            "ReasoningContentDelta": self._content,
-            "ModelRequestCompleted": self._usage,
-            "ToolCallStarted": self._tool_start,
-            "ToolCallCompleted": self._tool_stop,
-            "ToolCallError": self._tool_stop,
-            "RunPaused": self._paused,
-            "RunError": self._error,
-            "RunCancelled": self._cancelled,
-            "RunCompleted": self._completed,
-            "CustomEvent": self._custom,
-        }
 
-    def feed(self, kind: str, item: object) -> None:
+    def take(self, kind: str, item: object) -> None:
         """Take an event."""
-        if kind in self._handlers:
-            self._handlers[kind](item)
+        run = self._run
+        match kind:
+            case "RunContent" | "ReasoningContentDelta":
+                self._content(text(item, "content"), text(item, "reasoning_content"))
+            case "RunStarted":
+                if self._begun:
+                    run.retract("the run is repeated")
+                self._begun = True
+            case "ModelRequestStarted":
+                self._in_tools = False
+                run.request(text(item, "model"), text(item, "model_provider"))
+            case "ModelRequestCompleted":
+                run.usage(usage_of(item))
+            case "ToolCallStarted" | "ToolCallCompleted" | "ToolCallError":
+                self._tool(kind, text(item, "tool.tool_call_id"), item)
+            case "RunPaused":
+                self._pause([each for each in members(item, "tools") if any(member(each, why) for why in PAUSED)])
+            case "RunError":
+                self._fail(text(item, "content"), text(item, "error_type"))
+            case "RunCancelled":
+                self.settle()
+                run.abort(text(item, "reason") or "cancelled", "cancel")
+            case "RunCompleted":
+                run.end()
+            case "CustomEvent":
+                run.custom(f"agno.{type(item).__name__}", json_of(item))
+            case _:
+                pass
 
     def inside(self, id: str, name: str) -> RunBuilder:  # noqa: A002 - what it is
         """The builder of the run of a member."""
@@ -99,79 +103,36 @@ class _Level:
         if self._in_tools:
             self._run.respond()
 
-    def _started(self, item: object) -> None:  # noqa: ARG002 - as a handler has it
-        if self._begun:
-            self._run.retract("the run is repeated")
-        self._begun = True
-
-    def _request(self, item: object) -> None:
-        self._in_tools = False
-        self._run.request(text(member(item, "model")), text(member(item, "model_provider")))
-
-    def _content(self, item: object) -> None:
-        added, thought = text(member(item, "content")), text(member(item, "reasoning_content"))
+    def _content(self, added: str, thought: str) -> None:
         if self._in_tools and (added or thought):  # a version that does not report requests
             self._in_tools = False
             self._run.request()
         self._run.thinking(thought)
         self._run.text(added)
 
-    def _usage(self, item: object) -> None:
-        usage = usage_of(
-            item,
-            "input_tokens",
-            "output_tokens",
-            cache_read="cache_read_tokens",
-            cache_creation="cache_write_tokens",
-            reasoning="reasoning_tokens",
-        )
-        if usage is not None:
-            self._run.usage(usage)
+    def _tool(self, kind: str, call: str, item: object) -> None:
+        if not call:
+            return
+        tool, self._in_tools = member(item, "tool"), True
+        name, result, took = text(tool, "tool_name"), member(tool, "result"), member(tool, "metrics.duration")
+        if kind == "ToolCallStarted":
+            self._free.append(call)
+            self._run.tool_start(call, name, json_of(member(tool, "tool_args")))
+            return
+        self._free = [each for each in self._free if each != call]
+        content, is_error = member(item, "error") if result is None else result, member(tool, "tool_call_error") is True
+        seconds = took if isinstance(took, float) else None
+        self._run.tool_stop(call, content_of(content), is_error=is_error, name=name, seconds=seconds)
 
-    def _tool_start(self, item: object) -> None:
-        self._in_tools = True
-        tool = member(item, "tool")
-        id = text(member(tool, "tool_call_id"))  # noqa: A001 - what it is
-        if id:
-            self._free.append(id)
-            self._run.tool_start(id, text(member(tool, "tool_name")), json_of(member(tool, "tool_args")))
+    def _pause(self, tools: list[object]) -> None:
+        for tool in tools:
+            self._run.call(text(tool, "tool_call_id"), text(tool, "tool_name"), json_of(member(tool, "tool_args")))
+        self._run.pause("calls wait for an answer", [text(tool, "tool_call_id") for tool in tools])
 
-    def _tool_stop(self, item: object) -> None:
-        tool = member(item, "tool")
-        id, name = text(member(tool, "tool_call_id")), text(member(tool, "tool_name"))  # noqa: A001 - what it is
-        result, took = member(tool, "result"), member(tool, "metrics.duration")
-        if id:
-            self._in_tools = True
-            self._free = [each for each in self._free if each != id]
-            self._run.tool_stop(
-                id,
-                content_of(member(item, "error") if result is None else result),
-                is_error=member(tool, "tool_call_error") is True,
-                name=name,
-                seconds=took if isinstance(took, float) else None,
-            )
-
-    def _paused(self, item: object) -> None:
-        waiting = [each for each in members(item, "tools") if any(member(each, why) for why in PAUSED)]
-        for tool in waiting:
-            id, name = text(member(tool, "tool_call_id")), text(member(tool, "tool_name"))  # noqa: A001 - what it is
-            self._run.call(id, name, json_of(member(tool, "tool_args")))
-        self._run.pause("calls wait for an answer", [text(member(tool, "tool_call_id")) for tool in waiting])
-
-    def _error(self, item: object) -> None:
-        reason = text(member(item, "content")) or text(member(item, "error_type")) or "the run has failed"
+    def _fail(self, reason: str, kind: str) -> None:
+        reason = reason or kind or "the run has failed"
         if self._in_tools:
             self._run.respond()
         else:
-            self._run.fail(reason, text(member(item, "error_type")) or None)
+            self._run.fail(reason, kind or None)
         self._run.abort(reason)
-
-    def _cancelled(self, item: object) -> None:
-        self.settle()
-        self._run.abort(text(member(item, "reason")) or "cancelled", "cancel")
-
-    def _completed(self, item: object) -> None:  # noqa: ARG002 - as a handler has it
-        self._run.end()
-
-    def _custom(self, item: object) -> None:
-        self._run.custom(f"agno.{type(item).__name__}", json_of(item))

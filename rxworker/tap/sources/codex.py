@@ -11,18 +11,15 @@ begun it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
-from rxworker.log.values import CONVERSATION
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.usage import Usage
-from rxworker.tap.builder import RunBuilder, Tapped
-from rxworker.tap.sources.session_files import Earlier, object_of, read_line, text_of, time_of
-from rxworker.tap.sources.values import member, members, text, usage_of
+from rxworker.tap.sources.sessions import Session, SessionMapper, labels_of
+from rxworker.tap.sources.values import member, members, object_of, text, text_of, usage_of
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
@@ -31,47 +28,48 @@ STARTS, ENDS = ("task_started", "turn_started"), ("task_complete", "turn_complet
 EXIT = re.compile(r"(?:Exit code:|Process exited with code) (-?\d+)")
 
 
-class _Session(Struct):
+class _Session(Session):
     """A file.
 
     Attributes:
-        key: The id of the session.
-        labels: The labels of its runs.
         provider: The provider of its model.
         model: Its model.
         number: How many runs have begun.
-        run: The last one.
         in_task: Whether a task goes on, to which a message of the user is added.
-        in_response: Whether a response goes on.
-        is_counted: Whether its tokens are known.
+        is_counted: Whether the tokens of the response are known.
         has_records: Whether each response has a line with its tokens.
         total: The tokens of the session so far.
         given: The text of the last message of the user, until the model answers.
-        calls: The times of the calls without a result, by their ids.
+        calls: The calls without a result.
         ran: The exit codes and the seconds of commands, by their calls.
         held: The results of calls that wait for the tokens of their response, and when they came.
-        earlier: The conversation before the next run.
     """
 
-    key: str
-    labels: dict[str, str]
     provider: str = ""
     model: str = ""
     number: int = 0
-    run: RunBuilder = field(default_factory=RunBuilder)
     in_task: bool = False
-    in_response: bool = False
     is_counted: bool = False
     has_records: bool = False
     total: Usage | None = None
     given: str | None = None
-    calls: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    calls: set[str] = field(default_factory=set[str])
     ran: dict[str, tuple[object, float | None]] = field(default_factory=dict[str, tuple[object, float | None]])
     held: list[tuple[float | None, str, Json]] = field(default_factory=list[tuple[float | None, str, Json]])
-    earlier: Earlier = field(default_factory=Earlier)
+
+    def proceed(self, *given: Message) -> None:
+        """Begin another run."""
+        self.number += 1
+        self.calls = set()
+        self.begin(str(self.number), *given)
+
+    def respond(self) -> None:
+        """Begin another response."""
+        self.run.request(self.model, self.provider)
+        self.is_counted = False
 
 
-class Codex:
+class Codex(SessionMapper[_Session]):
     """Makes runs of the lines of `session_files`: a mapper for `rxworker.tap.tap_each`.
 
     Each message of the user is a run, named by the session and its number, unless it was added to a task that went on.
@@ -100,165 +98,109 @@ class Codex:
     FOLDER = "~/.codex/sessions"
 
     def __init__(self, name: str = "codex") -> None:
-        self._name = name
-        self._sessions: dict[str, _Session] = {}
+        super().__init__(name)
 
-    def feed(self, item: tuple[str, str], /) -> Sequence[Tapped]:
-        """The events of a line."""
-        path, written = item
-        line = read_line(path, written)
-        if line is None:
-            return ()
-        kind, payload = line.get("type"), object_of(line.get("payload"))
-        session = self._sessions.get(path)
-        if session is None:
-            session = self._sessions[path] = _session(path, payload if kind == "session_meta" else {})
-        session.run.time = time_of(line.get("timestamp"))
-        before: list[Tapped] = []
-        if kind == "turn_context":
-            session.model = text(payload.get("model")) or session.model
-        elif kind == "response_item":
-            self._item(session, payload)
-        elif kind == "token_usage_record":
-            session.has_records = True
-            self._count(session, _tokens(payload.get("usage")))
-        elif kind == "compacted":
-            session.earlier.replace(Message.user(text(payload.get("message"))))
-            if not session.run.is_over and not session.run.is_new:
-                session.run.custom("codex.compact", {})
-        elif kind == "event_msg":
-            before = self._event(session, payload)
-        return [*before, *session.run.take()]
+    def _session(self, path: str, line: JsonObject) -> _Session | None:
+        if line and path not in self._sessions:
+            meta = object_of(line.get("payload")) if line.get("type") == "session_meta" else {}
+            key = text(meta, "id") or Path(path).stem
+            outer = text(meta, "parent_thread_id") or text(meta, "source.subagent.thread_spawn.parent_thread_id")
+            labels, provider = labels_of(outer or key, meta.get("cwd")), text(meta, "model_provider")
+            self._sessions[path] = _Session(self._name, key, labels, provider=provider)
+        return self._sessions.get(path)
 
-    def finish(self, error: Exception | None = None, /) -> Sequence[Tapped]:  # noqa: ARG002 - as a mapper has it
-        """Nothing: a session has no end."""
-        return ()
+    def _take(self, session: _Session, line: JsonObject) -> None:
+        payload = object_of(line.get("payload"))
+        match line.get("type"):
+            case "turn_context":
+                session.model = text(payload, "model") or session.model
+            case "response_item":
+                self._item(session, payload)
+            case "token_usage_record":
+                session.has_records = True
+                _count(session, usage_of(payload.get("usage")))
+            case "compacted":
+                session.earlier.replace(Message.user(text(payload, "message")))
+                session.run.custom("codex.compact", {}) if session.run.is_running else None
+            case "event_msg":
+                self._event(session, payload)
+            case _:
+                pass
 
-    def _begin(self, session: _Session, *given: Message) -> list[Tapped]:
-        """Another run, which ends the one before it: the last events of that."""
-        session.run.end()
-        ended, time = session.run.take(), session.run.time
-        session.number += 1
-        session.run = RunBuilder(self._name, f"{session.key}-{session.number}")
-        session.run.time = time
-        session.run.start(given or None, before=session.earlier.conversation(), labels=session.labels)
-        session.in_response, session.calls = False, {}
-        for message in given:
-            session.earlier.add(message)
-        return ended
-
-    def _event(self, session: _Session, payload: JsonObject) -> list[Tapped]:
-        kind, item, run = payload.get("type"), member(payload, "item.type"), session.run
+    def _event(self, session: _Session, payload: JsonObject) -> None:
+        kind, item = payload.get("type"), member(payload, "item.type")
         if kind == "token_count":
-            self._count_total(session, payload)
+            total = usage_of(member(payload, "info.total_token_usage"))
+            is_known = total is not None and total == session.total
+            session.total = total or session.total
+            if not is_known and not session.has_records:
+                _count(session, usage_of(member(payload, "info.last_token_usage")))
         elif kind == "user_message":
-            return self._user(session, text(payload.get("message")))
+            self._user(session, text(payload, "message"))
         elif item == "UserMessage":
-            return self._user(session, text_of(member(payload, "item.content")))
+            self._user(session, text_of(member(payload, "item.content")))
         elif item == "CommandExecution":
             code, duration = member(payload, "item.exit_code"), member(payload, "item.duration")
-            session.ran[text(member(payload, "item.id"))] = code, _seconds(duration)
-        elif kind in STARTS:
+            session.ran[text(payload, "item.id")] = code, _seconds(duration)
+        elif kind in STARTS or kind in ENDS:
             _flush(session)
-            session.in_task = True
-            run.end()  # without an end of its own
-        elif kind in ENDS:
+            session.in_task = kind in STARTS
+            session.run.end()  # a task before it may be without an end of its own
+        elif kind in FAULTS and session.run.is_running:
             _flush(session)
-            session.in_task = False
-            run.end()
-        elif kind in FAULTS and not run.is_over and not run.is_new:
-            _flush(session)
-            _fault(session, kind, text(payload.get("reason")) or text(payload.get("message")) or "error")
-        return []
+            _fault(session, kind, text(payload, "reason") or text(payload, "message") or "error")
 
-    def _user(self, session: _Session, given: str) -> list[Tapped]:
+    def _user(self, session: _Session, given: str) -> None:
         _flush(session)
-        is_running = session.in_task and not session.run.is_over and not session.run.is_new
-        if is_running and given == session.given:
-            return []  # some versions have two lines for it
+        is_added = session.in_task and session.run.is_running
+        if is_added and given == session.given:
+            return  # some versions have two lines for it
         session.given = given
-        if not is_running:
-            return self._begin(session, Message.user(given))
-        session.run.add(Message.user(given))
-        session.in_response = False
-        return []
-
-    def _count_total(self, session: _Session, payload: JsonObject) -> None:
-        total = _tokens(member(payload, "info.total_token_usage"))
-        is_known = total is not None and total == session.total
-        session.total = total or session.total
-        if not is_known and not session.has_records:
-            self._count(session, _tokens(member(payload, "info.last_token_usage")))
-
-    def _count(self, session: _Session, usage: Usage | None) -> None:
-        if usage is None or session.run.is_over or session.run.is_new:
-            return
-        if not session.in_response or session.is_counted:
-            self._respond(session)
-        session.run.usage(usage)
-        session.is_counted = True
-        _flush(session)
-
-    def _respond(self, session: _Session) -> None:
-        session.run.request(session.model, session.provider)
-        session.in_response, session.is_counted = True, False
+        if is_added:
+            session.run.add(Message.user(given))
+        else:
+            session.proceed(Message.user(given))
 
     def _item(self, session: _Session, payload: JsonObject) -> None:
-        kind, run = payload.get("type"), session.run
-        name = text(payload.get("call_id")) or text(payload.get("id"))
+        kind, name = payload.get("type"), text(payload, "call_id") or text(payload, "id")
         if kind in OUTPUTS:
-            if name in session.calls and not run.is_over:
-                session.held.append((run.time, name, payload.get("output")))
+            if name in session.calls and not session.run.is_over:
+                session.held.append((session.run.time, name, payload.get("output")))
                 _flush(session) if session.is_counted else None
             return
         _flush(session)
-        is_message = kind == "message"
-        if is_message and payload.get("role") != "assistant":
+        if kind == "message" and payload.get("role") != "assistant":
             return
-        if run.is_over or run.is_new:
+        if not session.run.is_running:
             if not session.in_task:
                 return
-            self._begin(session)
-            run = session.run
-        session.given = None
-        if not session.in_response:
-            self._respond(session)
-        if is_message:
+            session.proceed()
+        run, session.given = session.run, None
+        if not run.is_responding:
+            session.respond()
+        if kind == "message":
             said = text_of(payload.get("content"))
             run.text(said, object())
             session.earlier.add(Message.assistant(said))
         elif kind == "reasoning":
-            thought = text_of(payload.get("content")) or "\n\n".join(map(text_of, _each(payload.get("summary"))))
-            run.thinking(thought, object())
+            parts = [text_of([each]) for each in members(payload, "summary")]
+            run.thinking(text_of(payload.get("content")) or "\n\n".join(parts), object())
         elif kind in CALLS:
-            written = text(payload.get("arguments")) or text(payload.get("input"))
-            run.call(name, text(payload.get("name")) or "local_shell", written or object_of(payload.get("action")))
-            session.calls[name] = run.time
+            written = text(payload, "arguments") or text(payload, "input")
+            run.call(name, text(payload, "name") or "local_shell", written or object_of(payload.get("action")))
+            session.calls.add(name)
         else:
             run.custom(f"codex.{kind}", {})
 
 
-def _each(value: object) -> list[list[object]]:
-    return [[each] for each in members({"items": value}, "items")]
-
-
-def _session(path: str, meta: JsonObject) -> _Session:
-    key = text(meta.get("id")) or Path(path).stem
-    outer = text(meta.get("parent_thread_id")) or text(member(meta, "source.subagent.thread_spawn.parent_thread_id"))
-    labels = {CONVERSATION: outer or key, "project": Path(text(meta.get("cwd"))).name}
-    known = {name: value for name, value in labels.items() if value}
-    return _Session(key, known, text(meta.get("model_provider")))
-
-
-def _tokens(counts: object) -> Usage | None:
-    return usage_of(
-        counts,
-        "input_tokens",
-        "output_tokens",
-        cache_read="cached_input_tokens",
-        cache_creation="cache_write_input_tokens",
-        reasoning="reasoning_output_tokens",
-    )
+def _count(session: _Session, usage: Usage | None) -> None:
+    if usage is None or not session.run.is_running:
+        return
+    if not session.run.is_responding or session.is_counted:
+        session.respond()
+    session.run.usage(usage)
+    session.is_counted = True
+    _flush(session)
 
 
 def _flush(session: _Session) -> None:
@@ -282,15 +224,11 @@ def _output(session: _Session, name: str, output: Json) -> None:
     code = int(found[1]) if code is None and found else code
     content = text(about.get("output")) if about else content
     is_error = code not in (None, 0) or object_of(output).get("success") is False
-    began, now = session.calls.pop(name, None), session.run.time
-    if seconds is None:
-        seconds = now - began if now is not None and began is not None else 0.0
+    session.calls.discard(name)
     session.run.tool_stop(name, content, is_error=is_error, seconds=seconds)
-    session.in_response = False
 
 
 def _fault(session: _Session, kind: object, reason: str) -> None:
-    session.in_response = False
     if kind == "stream_error":
         session.run.retract(reason)
     elif kind == "error":

@@ -10,24 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Literal, cast
+from typing import cast
 
+from rxworker.state.run import Cause
 from rxworker.tap.builder import RunBuilder, Tapped
-from rxworker.tap.sources.spans import (
-    AGENT,
-    CHAT,
-    TOOL,
-    Call,
-    Span,
-    arguments_of,
-    calls_of,
-    given_of,
-    items_of,
-    parts_of,
-)
-from rxworker.tap.sources.values import content_of, member, stop_of, text
+from rxworker.tap.sources.spans import AGENT, CHAT, TOOL, Call, Span, arguments_of, calls_of, given_of, parts_of
+from rxworker.tap.sources.values import content_of, items, member, stop_of, text
 
-Cause = Literal["cancel", "error", "abort", "limit"]
 CAUSES = {"RunCancelledError": "cancel", "CancelledError": "cancel", "asyncio.exceptions.CancelledError": "cancel"}
 
 
@@ -109,14 +98,14 @@ def _answer(run: RunBuilder, span: Span, calls: Sequence[Call], is_last: bool) -
     for place, part in enumerate(parts_of(span)):
         if member(part, "type") in ("text", "reasoning", "thinking", "refusal"):
             write = run.thinking if member(part, "type") in ("reasoning", "thinking") else run.text
-            write(text(member(part, "content")), place)
+            write(text(part, "content"), place)
             run.stop_block(place)
     for call in calls:
         run.call(call.id, call.name, arguments_of(call.arguments))
     if span.usage is not None:
         run.usage(span.usage)
     if not span.failure:
-        reasons = items_of(span.attributes.get("gen_ai.response.finish_reasons"))
+        reasons = items(span.attributes.get("gen_ai.response.finish_reasons"))
         run.respond(None if calls or not reasons else stop_of(reasons[0]))
     elif is_last:
         run.fail(span.failure, text(span.attributes.get("error.type")) or None)
@@ -173,28 +162,15 @@ class OTLP:
                 inside.setdefault(_parent(span, known), []).append(span)
         tops = [each for each in inside.get("", ()) if each.kind == AGENT]
         if rest := sorted([each for each in inside.get("", ()) if each.kind != AGENT], key=_time):
-            inside[f"of {rest[0].id}"] = rest
-            first = rest[0]
-            tops.append(
-                Span(
-                    first.trace,
-                    f"of {first.id}",
-                    "",
-                    "",
-                    first.start,
-                    max(each.end for each in rest),
-                    {},
-                    None,
-                    first.service,
-                )
-            )
+            first, end = rest[0], max(each.end for each in rest)
+            inside[f"of {first.id}"] = rest
+            tops.append(Span(first.trace, f"of {first.id}", start=first.start, end=end, service=first.service))
         return [each for top in sorted(tops, key=_time) for each in self._run(top, inside)]
 
     def _run(self, top: Span, inside: Mapping[str, Sequence[Span]]) -> list[Tapped]:
         run = RunBuilder(self._name, f"{top.trace}-{top.id.removeprefix('of ')}")
-        for time, act in sorted(
-            _Scope(top, inside, lambda: run, (top.start, max(top.start, top.end))).steps, key=itemgetter(0)
-        ):
+        scope = _Scope(top, inside, lambda: run, (top.start, max(top.start, top.end)))
+        for time, act in sorted(scope.steps, key=itemgetter(0)):
             run.time = time
             act()
         return run.take()

@@ -8,25 +8,15 @@ its beginning, without the lines that it has given already. Requires the extra `
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from datetime import datetime
 from pathlib import Path
-from typing import cast
-
-import msgspec
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Conversation, JsonObject, Message
-from rxworker.tap.sources.values import member, members, text
 
-logger = logging.getLogger("rxworker.tap")
 ENDING = ".jsonl"
 CHUNK = 1 << 18
 """How many bytes are read at once."""
-KEPT = 50_000
-"""How many characters of the conversation before a run are kept with it, from its end."""
 
 
 class _File:
@@ -130,69 +120,3 @@ async def _changes(root: Path) -> AsyncGenerator[list[str], None]:
         for _, path in found:  # what was written into a new folder before it was watched
             paths.update(str(each) for _, each in _found(Path(path)))
         yield sorted(paths)
-
-
-def read_line(path: str, line: str) -> JsonObject | None:
-    """The object of a line. Another one is skipped, and reported to the log without its text."""
-    try:
-        return object_of(msgspec.json.decode(line)) or None
-    except msgspec.DecodeError as error:
-        logger.warning("%s: a line of %d characters is skipped, since it is not JSON: %s", path, len(line), error)
-        return None
-
-
-def object_of(value: object) -> JsonObject:
-    """A value of JSON that is an object; an empty one for anything else."""
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def text_of(value: object) -> str:
-    """A text, or the texts of the blocks of a content.
-
-    >>> text_of([{"type": "text", "text": "Hello"}]), text_of("Hello"), text_of(None)
-    ('Hello', 'Hello', '')
-    """
-    if isinstance(value, str):
-        return value
-    return "".join([text(member(each, "text")) for each in members({"content": value}, "content")])
-
-
-def time_of(value: object) -> float | None:
-    """The seconds since the epoch of a time as ISO 8601 writes it; ``None`` for anything else.
-
-    >>> time_of("1970-01-01T00:00:01.500Z"), time_of(None)
-    (1.5, None)
-    """
-    try:
-        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-class Earlier:
-    """The texts of a conversation up to now, within a bound, for the run that comes next.
-
-    So the cost of a session grows with its length, and not with its square.
-    """
-
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._size = 0
-
-    def add(self, message: Message) -> None:
-        """Add a message; the oldest ones are dropped above the bound."""
-        if not message.text:
-            return
-        self._messages.append(message)
-        self._size += len(message.text)
-        while self._size > KEPT and len(self._messages) > 1:
-            self._size -= len(self._messages.pop(0).text)
-
-    def replace(self, message: Message) -> None:
-        """Begin again with a message that stands for all others."""
-        self._messages, self._size = [], 0
-        self.add(message)
-
-    def conversation(self) -> Conversation:
-        """The conversation."""
-        return Conversation(tuple(self._messages))

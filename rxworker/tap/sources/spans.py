@@ -11,7 +11,7 @@ from msgspec import Struct
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import latest_from
-from rxworker.tap.sources.values import content_of, count, member, members, text
+from rxworker.tap.sources.values import content_of, count, items, member, members, text
 
 AGENT, CHAT, TOOL = "invoke_agent", "chat", "execute_tool"
 OPERATIONS = {
@@ -96,22 +96,17 @@ class Call(Struct, frozen=True):
     arguments: object = None
 
 
-def items_of(value: object) -> list[object]:
-    """The items of a list; none of anything else."""
-    return members({"": value}, "")
-
-
 def parts_of(span: Span) -> Iterator[object]:
     """The parts of the answer that it has recorded."""
-    for message in items_of(span.json("output.messages")):
+    for message in items(span.json("output.messages")):
         yield from members(message, "parts")
 
 
 def _recorded_calls(span: Span) -> Iterator[Call]:
     for place, part in enumerate(parts_of(span)):
         if member(part, "type") == "tool_call":
-            key = text(member(part, "id")) or f"{span.id}-{place}"
-            yield Call(key, text(member(part, "name")), member(part, "arguments"))
+            key = text(part, "id") or f"{span.id}-{place}"
+            yield Call(key, text(part, "name"), member(part, "arguments"))
 
 
 def arguments_of(given: object) -> JsonObject | str:
@@ -127,18 +122,18 @@ def _message(value: object) -> Message:
     for part in members(value, "parts"):
         match member(part, "type"):
             case "text":
-                content.append(Text(text(member(part, "content"))))
+                content.append(Text(text(part, "content")))
             case "reasoning" | "thinking":
-                content.append(Thinking(text(member(part, "content"))))
+                content.append(Thinking(text(part, "content")))
             case "tool_call":
                 called = arguments_of(member(part, "arguments"))
-                content.append(ToolCall(text(member(part, "id")), text(member(part, "name")), called))
+                content.append(ToolCall(text(part, "id"), text(part, "name"), called))
             case "tool_call_response":
                 result = member(part, "response") if member(part, "response") is not None else member(part, "result")
-                content.append(ToolResult(text(member(part, "id")), content_of(result)))
+                content.append(ToolResult(text(part, "id"), content_of(result)))
             case _:
                 pass
-    role = text(member(value, "role"))
+    role = text(value, "role")
     return Message("assistant" if role == "assistant" else "system" if role == "system" else "user", tuple(content))
 
 
@@ -161,7 +156,7 @@ def calls_of(spans: Sequence[Span], chats: Mapping[str, Span]) -> tuple[dict[str
 
 def given_of(span: Span) -> tuple[Conversation, list[Message]]:
     """The conversation before a request that has recorded it, and its input."""
-    messages = [each for one in items_of(span.json("input.messages")) if (each := _message(one)).content]
-    system = "".join([text(member(part, "content")) for part in items_of(span.json("system_instructions"))])
+    messages = [each for one in items(span.json("input.messages")) if (each := _message(one)).content]
+    system = "".join([text(part, "content") for part in items(span.json("system_instructions"))])
     at = latest_from(messages)
     return Conversation(tuple(messages[:at]), system or None), messages[at:]

@@ -7,17 +7,17 @@ its tokens come after its end. The results of all tools of a response come in on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from msgspec.structs import replace
 
 from rxworker.messages import JsonObject
 from rxworker.messages.message import Input
 from rxworker.messages.usage import Usage
-from rxworker.tap.builder import RunBuilder, Tapped
-from rxworker.tap.sources.session_files import object_of, text_of
-from rxworker.tap.sources.values import count, member, members, stop_of, text
+from rxworker.tap.builder import RunBuilder
+from rxworker.tap.sources.mapper import RunMapper
+from rxworker.tap.sources.values import count, member, members, object_of, stop_of, text, text_of, usage_of
 
 
-class Strands:
+class Strands(RunMapper):
     """Makes a run of the events of a Strands agent: a mapper for `rxworker.tap.tap` and `rxworker.tap.tee`.
 
     An agent that is a tool of another one is a run inside its call. An interrupt pauses the run. All tools of a
@@ -39,27 +39,16 @@ class Strands:
     """
 
     def __init__(self, prompt: Input | None = None, agent: object = None) -> None:
-        self._prompt, self._system = prompt, text(member(agent, "system_prompt")) or None
-        self._run = RunBuilder(text(member(agent, "name")) or "strands")
-        self._model = text(member(agent, "model.config.model_id"))
+        super().__init__(RunBuilder(text(agent, "name") or "strands"))
+        self._prompt, self._system = prompt, text(agent, "system_prompt") or None
+        self._model = text(agent, "model.config.model_id")
         self._stop: object = None
         self._inside: dict[str, Strands] = {}
 
-    def feed(self, item: object, /) -> Sequence[Tapped]:
-        """The events of an event."""
-        if self._run.is_new:
-            self._run.start(self._prompt, system=self._system)
-        self._take(item)
-        return self._run.take()
-
-    def finish(self, error: Exception | None = None, /) -> Sequence[Tapped]:
-        """The end: a stream without a result has none, unless it has failed."""
-        if error is not None:
-            self._run.abort_with(error)
-        return self._run.take()
-
     def _take(self, item: object) -> None:
         kinds = object_of(item)
+        if self._run.is_new:
+            self._run.start(self._prompt, system=self._system)
         if self._run.is_over:
             return
         if "event" in kinds:
@@ -69,11 +58,10 @@ class Strands:
         elif "event_loop_throttled_delay" in kinds:
             self._run.retract("throttled")
         elif "tool_stream_event" in kinds:
-            self._progress(
-                text(member(item, "tool_stream_event.tool_use.toolUseId")), member(item, "tool_stream_event.data")
-            )
+            event = member(item, "tool_stream_event")
+            self._progress(text(event, "tool_use.toolUseId"), member(event, "data"))
         elif "result" in kinds:
-            self._end(member(item, "result"))
+            self._result(member(item, "result"))
 
     def _chunk(self, chunk: JsonObject) -> None:
         run, call = self._run, member(chunk, "contentBlockStart.start.toolUse")
@@ -81,30 +69,29 @@ class Strands:
         if "messageStart" in chunk:
             run.request(self._model)
         elif call is not None:
-            run.call(text(member(call, "toolUseId")), text(member(call, "name")))
+            run.call(text(call, "toolUseId"), text(call, "name"))
         elif delta is not None:
-            run.text(text(member(delta, "text")))
-            run.thinking(text(member(delta, "reasoningContent.text")))
-            run.arguments(text(member(delta, "toolUse.input")))
-            if signature := text(member(delta, "reasoningContent.signature")):
-                run.signature(signature)
+            run.text(text(delta, "text"))
+            run.thinking(text(delta, "reasoningContent.text"))
+            run.arguments(text(delta, "toolUse.input"))
+            run.signature(text(delta, "reasoningContent.signature"))
         elif "contentBlockStop" in chunk:
             run.stop_block()
         elif "messageStop" in chunk:
             self._stop = member(chunk, "messageStop.stopReason")
-        elif usage := _usage(member(chunk, "metadata.usage")):
-            run.usage(usage)
+        else:
+            run.usage(_usage(member(chunk, "metadata.usage")))
 
     def _message(self, message: object) -> None:
         run = self._run
         if member(message, "role") == "assistant":
             run.respond(stop_of(self._stop))
             for each in members(message, "content"):
-                if call := text(member(each, "toolUse.toolUseId")):
-                    run.tool_start(call, text(member(each, "toolUse.name")))
+                if call := text(each, "toolUse.toolUseId"):
+                    run.tool_start(call, text(each, "toolUse.name"))
             return
         for each in members(message, "content"):
-            if call := text(member(each, "toolResult.toolUseId")):
+            if call := text(each, "toolResult.toolUseId"):
                 self._inside.pop(call, None)
                 content = [_part(part) for part in members(each, "toolResult.content")]
                 run.tool_stop(call, "\n".join(content), is_error=member(each, "toolResult.status") == "error")
@@ -120,14 +107,12 @@ class Strands:
         elif isinstance(data, str | int | float):
             self._run.tool_progress(call, data)
 
-    def _end(self, result: object) -> None:
+    def _result(self, result: object) -> None:
         run, stop = self._run, member(result, "stop_reason")
         interrupts = members(result, "interrupts")
         if stop == "interrupt" or interrupts:
-            run.pause(
-                "; ".join([text(member(each, "reason")) or text(member(each, "name")) for each in interrupts]),
-                hook="pause",
-            )
+            reasons = [text(each, "reason") or text(each, "name") for each in interrupts]
+            run.pause("; ".join(reasons), hook="pause")
         elif stop == "cancelled":
             run.abort("the agent was cancelled", "cancel")
         run.end()
@@ -140,11 +125,7 @@ def _part(part: object) -> str:
 
 def _usage(counts: object) -> Usage | None:
     """The tokens of a response. What came from a cache is part of the total, and of some models' input."""
-    written, whole = count(member(counts, "outputTokens")), count(member(counts, "totalTokens"))
-    given = count(member(counts, "inputTokens"))
-    if written is not None and whole:
-        given = max(given or 0, whole - written)
-    if given is None and written is None:
-        return None
-    read, created = count(member(counts, "cacheReadInputTokens")), count(member(counts, "cacheWriteInputTokens"))
-    return Usage(given, written, read or None, created or None)
+    usage, whole = usage_of(counts), count(counts, "totalTokens")
+    if usage is None or usage.output_tokens is None or not whole:
+        return usage
+    return replace(usage, input_tokens=max(usage.input_tokens or 0, whole - usage.output_tokens))

@@ -52,7 +52,7 @@ class UIMessages(WireMapper):
         elif kind == "reasoning-delta":
             run.thinking(delta, key)
         elif kind in ("text-end", "reasoning-end"):
-            if signature := text(member(event, "providerMetadata.rxworker.signature")):
+            if signature := text(event, "providerMetadata.rxworker.signature"):
                 run.signature(signature, key)
             run.stop_block(key)
         elif kind == "start-step":
@@ -93,11 +93,11 @@ class UIMessages(WireMapper):
 
     def _data(self, name: str, key: str, data: object) -> None:
         """Data of the program, or what rxworker sends of runs inside, of requests and of the shared state."""
-        call = text(member(data, "toolCallId"))
+        call = text(data, "toolCallId")
         if name == "run" and call:
             self._run_inside(key, call, data)
-        elif name.startswith("inside") and text(member(data, "scope")) in self.runs:
-            self._inside(self.runs[text(member(data, "scope"))], name, call, data)
+        elif name.startswith("inside") and text(data, "scope") in self.runs:
+            self._inside(self.runs[text(data, "scope")], name, call, data)
         elif name == "progress" and call in self.waiting:
             self.run.tool_progress(call, cast("Json", member(data, "progress")))
         elif name == "state" and key == name:
@@ -115,14 +115,14 @@ class UIMessages(WireMapper):
                 self.other(run, f"data-{name}", data)
 
     def _run_inside(self, key: str, call: str, data: object) -> None:
-        status, parent = member(data, "status"), self.runs.get(text(member(data, "parent")), self.run)
+        status, parent = member(data, "status"), self.runs.get(text(data, "parent"), self.run)
         if status == "running":
-            self.inside(key, parent, call, text(member(data, "name")))
+            self.inside(key, parent, call, text(data, "name"))
         elif (run := self.runs.get(key)) is not None:
-            run.end() if status == "finished" else run.abort(text(member(data, "error")) or "it failed")
+            run.end() if status == "finished" else run.abort(text(data, "error") or "it failed")
 
     def _inside(self, run: RunBuilder, name: str, call: str, data: object) -> None:
-        key, kind, delta = text(member(data, "id")), member(data, "kind"), text(member(data, "delta"))
+        key, kind, delta = text(data, "id"), member(data, "kind"), text(data, "delta")
         if name == "inside-call":
             run.tool_start(call, "", cast("JsonObject", member(data, "input")))
         elif name == "inside-result":
@@ -130,10 +130,10 @@ class UIMessages(WireMapper):
         else:
             is_whole = name == "inside"
             if is_whole and key not in self._streamed:
-                delta = text(member(data, "text"))
+                delta = text(data, "text")
             self._streamed.add(key)
             if kind in ("tool_use", "server_tool_use"):
-                run.call(key, text(member(data, "tool")), is_provided=kind == "server_tool_use")
+                run.call(key, text(data, "tool"), is_provided=kind == "server_tool_use")
                 run.arguments(delta, key)
             else:
                 (run.thinking if kind == "thinking" else run.text)(delta, key)
@@ -147,7 +147,7 @@ class UIMessages(WireMapper):
         elif kind == "error" or reason == "error":
             run.abort(text(event.get("errorText")) or "it failed")
         elif self._asked or self._pause is not None:
-            hook, why = text(member(self._pause, "hook")), text(member(self._pause, "reason"))
+            hook, why = text(self._pause, "hook"), text(self._pause, "reason")
             ids, reasons = [key for key, _ in self._asked], [each for _, each in self._asked]
             run.pause(why or next(filter(None, reasons), ""), ids, hook=hook or "requires_approval")
         elif reason == "tool-calls" and self.waiting:

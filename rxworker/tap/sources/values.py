@@ -27,6 +27,27 @@ STOPS = {
     "refusal": StopKind.REFUSAL,
     "incomplete": StopKind.INCOMPLETE,
 }
+COUNTS = (
+    ("input_tokens", "inputTokens", "prompt_tokens"),
+    ("output_tokens", "outputTokens", "completion_tokens"),
+    (
+        *("cache_read_tokens", "cached_input_tokens", "cachedInputTokens", "cacheReadInputTokens"),
+        *("cache_read_input_tokens", "input_token_details.cache_read", "input_tokens_details.cached_tokens"),
+    ),
+    (
+        *("cache_write_tokens", "cache_write_input_tokens", "cacheWriteInputTokens", "cache_creation_input_tokens"),
+        *("input_token_details.cache_creation", "input_tokens_details.cache_write_tokens"),
+    ),
+    ("cache_write_1h_tokens",),
+    (
+        *("reasoning_tokens", "reasoning_output_tokens", "reasoningTokens", "output_reasoning_tokens"),
+        *("thinking_tokens", "output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
+    ),
+)
+"""The names of the tokens: those of the input and the output, and their parts.
+
+Read from a cache, written to one, there for an hour, and those of the thinking.
+"""
 
 
 def stop_of(word: object) -> StopReason | None:
@@ -67,9 +88,24 @@ def items(value: object) -> list[object]:
     return [*cast("Iterable[object]", value)] if isinstance(value, list | tuple) else []
 
 
-def text(value: object) -> str:
-    """A text; empty for anything else."""
-    return value if isinstance(value, str) else ""
+def text(value: object, path: str = "") -> str:
+    """A text, or that of a member; empty for anything else."""
+    found = member(value, path) if path else value
+    return found if isinstance(found, str) else ""
+
+
+def object_of(value: object) -> JsonObject:
+    """A value of JSON that is an object; an empty one for anything else."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def text_of(value: object, between: str = "") -> str:
+    """A text, or the texts of the blocks of a content.
+
+    >>> text_of([{"type": "text", "text": "Hello"}]), text_of("Hello"), text_of(None)
+    ('Hello', 'Hello', '')
+    """
+    return text(value) or between.join([text(each, "text") for each in items(value)])
 
 
 def called(value: object, name: str) -> list[object]:
@@ -85,35 +121,31 @@ def called(value: object, name: str) -> list[object]:
         return []
 
 
-def count(value: object) -> int | None:
-    """A number of tokens; ``None``: not known."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def count(value: object, path: str = "") -> int | None:
+    """A number of tokens, or that of a member; ``None``: not known."""
+    found = member(value, path) if path else value
+    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def usage_of(
-    value: object,
-    given: str,
-    made: str,
-    *,
-    cache_read: str = "",
-    cache_creation: str = "",
-    cache_creation_1h: str = "",
-    reasoning: str = "",
-) -> Usage | None:
-    """The tokens of a response, by the paths of the members that count them; ``None`` if none does.
+def usage_of(value: object) -> Usage | None:
+    """The tokens of a response, by the names that libraries have for them; ``None`` if none is known.
 
     A part of the input or the output that is 0 is unknown: most libraries have 0 where a provider reports nothing.
 
-    >>> usage_of({"prompt": 10, "completion": 2, "details": {"cached": 4}}, "prompt", "completion",
-    ...     cache_read="details.cached")
+    >>> usage_of({"input_tokens": 10, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}})
     Usage(input_tokens=10, output_tokens=2, cache_read_tokens=4)
     """
-    whole, written = count(member(value, given)), count(member(value, made))
-    if whole is None and written is None:
+    found = [next((n for path in paths if (n := count(value, path)) is not None), None) for paths in COUNTS]
+    given, made, read, created, hour, thought = found
+    if given is None and made is None:
         return None
-    paths = (cache_read, cache_creation, reasoning, cache_creation_1h)
-    read, created, thought, hour = [count(member(value, path)) or None for path in paths]
-    return Usage(whole, written, read, created, thought, cache_creation_1h_tokens=hour)
+    return Usage(given, made, read or None, created or None, thought or None, cache_creation_1h_tokens=hour or None)
+
+
+def sum_of(usages: Iterable[Usage | None]) -> Usage | None:
+    """The tokens of several responses, as far as they are known."""
+    known = [*filter(None, usages)]
+    return sum(known[1:], known[0]) if known else None
 
 
 def content_of(value: object) -> ResultContent:

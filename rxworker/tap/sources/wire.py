@@ -196,8 +196,8 @@ def blocks_of(content: object) -> object:
 def _block(part: object) -> object:
     kind, source = member(part, "type"), member(part, "source")
     if kind == "text":
-        return Text(text(member(part, "text")))
+        return Text(text(part, "text"))
     if kind == "file":
-        return media(text(member(part, "mediaType")), url=text(member(part, "url")))
-    where = {"url" if member(source, "type") == "url" else "data": text(member(source, "value"))}
-    return media(text(member(source, "mimeType")), **where)
+        return media(text(part, "mediaType"), url=text(part, "url"))
+    where = {"url" if member(source, "type") == "url" else "data": text(source, "value")}
+    return media(text(source, "mimeType"), **where)
