@@ -321,12 +321,12 @@ def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
     return [(call.name, "" if failed else call.input) for call in calls], told
 
 
-def _told(told: Round) -> bytes:
-    """A round as JSON, the same for the same."""
+def sorted_json(value: object) -> bytes:
+    """A value as JSON, the same for the same: 1, 1.0 and True differ, and the order of members does not count."""
     try:
-        return msgspec.json.encode(told, order="sorted")
+        return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot encode
-        return json.dumps(msgspec.to_builtins(told), sort_keys=True).encode()
+        return json.dumps(msgspec.to_builtins(value), sort_keys=True).encode()
 
 
 def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
@@ -474,7 +474,7 @@ def _with_round(state: RunState, this: Round) -> RunState:
     """
     rounds, stale, cycle = state.rounds, 0, 1
     for back, other in enumerate(rounds, 1):
-        if this == other and _told(this) == _told(other):  # to a tool 1, 1.0 and True differ
+        if this == other and sorted_json(this) == sorted_json(other):  # to a tool 1, 1.0 and True differ
             stale, cycle = state.stale + 1, max(state.cycle, back)
             rounds = rounds[: back - 1] + rounds[back:]
             break

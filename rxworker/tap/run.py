@@ -237,14 +237,8 @@ class _TapSession(Session):
     async def _beginning(self, feed: _Feed, run_id: str, title: str) -> Beginning:
         """What the run begins with, or goes on from, when its source has reported its first event."""
         first = await feed.first()
-        stored = None if self.log is None or not run_id else await _stored_part(self.log, run_id)
-        if stored is not None:
-            claim, loaded = stored.claim, stored.run
-            assert claim is not None
-            assert loaded is not None
-            feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, _OWN))
-            recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
-            return Beginning((recover,), TurnScope(), stored=stored)
+        if self.log is not None and run_id and (again := await _again(feed, self.log, run_id)) is not None:
+            return again
         start, began = first[0].event, first[0].time or 0.0
         if not isinstance(start, RunStart | RunResume) or first[0].path:
             start = RunStart(Conversation())
@@ -258,19 +252,22 @@ class _TapSession(Session):
         return Beginning((start,), TurnScope(), stored=None if self.log is None else LoggedRun(self.log, row))
 
 
-async def _stored_part(log: EventLog, run_id: str) -> LoggedRun | None:
-    """What is stored of a run that goes on, which this process claims."""
+async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
+    """With what a run goes on that the log has; this process claims it, and what is stored is left out of the feed."""
     info = await log.info(run_id)
     if info is None or not info.last_seq:
         return None
     claim = await _claim(log, run_id)
     try:
         info = await log.existing(run_id)
-        row = replace(info.row, recoveries=info.row.recoveries + 1)
-        return LoggedRun(log, row, claim, await read_run(log, run_id, info.row))
+        loaded = await read_run(log, run_id, info.row)
     except BaseException:
         await release_shielded(log, claim)
         raise
+    feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, _OWN))
+    row = replace(info.row, recoveries=info.row.recoveries + 1)
+    recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
+    return Beginning((recover,), TurnScope(), stored=LoggedRun(log, row, claim, loaded))
 
 
 async def _claim(log: EventLog, run_id: str) -> Claim:

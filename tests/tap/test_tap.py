@@ -428,7 +428,7 @@ async def test_a_source_waits_for_a_run_that_is_behind(monkeypatch: pytest.Monke
             yield each
 
     monkeypatch.setattr("rxworker.tap.each.LIMIT", 8)
-    monkeypatch.setattr("rxworker.tap.run._stored_part", held)
+    monkeypatch.setattr("rxworker.tap.run._again", held)
     async with MemoryLog() as log:
         each = tap_each(source(), prefix="p-", log=log)
         for _ in range(500):

@@ -35,7 +35,8 @@ from rxworker.redact import redact
 from rxworker.resume.stored import digest_of, is_same_tool
 from rxworker.run.run import Run
 from rxworker.run.virtual import run_in
-from rxworker.testing.lab.steps import Step, StepKind, StepReader, text_of
+from rxworker.state.run import sorted_json
+from rxworker.testing.lab.steps import Step, StepKind, StepReader
 from rxworker.testing.lab.stored import LabRun, Spent
 from rxworker.testing.reply import Reply
 from rxworker.testing.scripted import Script, ScriptedModel, StoredResponse
@@ -186,7 +187,7 @@ class _StoredTool:
 
     async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ToolResult:
         """Return the stored result of a call with these arguments."""
-        return self._of.result_of(self.meta, text_of(msgspec.json.decode(input_json)), context)
+        return self._of.result_of(self.meta, sorted_json(msgspec.json.decode(input_json)), context)
 
 
 class _StoredTools(Toolbox):
@@ -333,10 +334,10 @@ class _Rerun:
             if self._run is not None and sum(each.seq < seq for each in self._stored.responses) == answered:
                 self._run.send(messages)
 
-    def result_of(self, meta: ToolMeta, arguments: str, context: ToolContext) -> ToolResult:
+    def result_of(self, meta: ToolMeta, arguments: bytes, context: ToolContext) -> ToolResult:
         """The stored result of a call."""
         known = [each for each in self._calls if each.call.name == meta.name]
-        known = [each for each in known if text_of(arguments_object(each.call.input, meta)) == arguments]
+        known = [each for each in known if sorted_json(arguments_object(each.call.input, meta)) == arguments]
         found = next((each for each in known if each.call.id == context.call_id), known[0] if known else None)
         if context.call_id.startswith("hook_"):
             self._reason = f"a hook calls {meta.name}, and the log does not have the calls of hooks"

@@ -12,11 +12,9 @@ candidate cannot be given again, such as a cancellation or the answer of a clien
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from rxworker import events
@@ -24,8 +22,9 @@ from rxworker.events import Event, Record, ResponseStatus
 from rxworker.events.pause import BACKGROUND, BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, UNTIL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.log.diff import message_keys
-from rxworker.messages import Json, Message, ToolCall, ToolResult
+from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.state import RunState, fold_run
+from rxworker.state.run import sorted_json
 from rxworker.turn.journal import SOURCE
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_message, describe_result
@@ -268,7 +267,7 @@ class StepReader:
         self._flush(is_open=True)
         calls = [each.call for each in pause.calls]
         shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
-        key = "paused", [(each.name, text_of(each.input)) for each in calls]
+        key = "paused", [(each.name, sorted_json(each.input)) for each in calls]
         self._put(Step(seq, "end", key, lambda: f"the run pauses at {shown} for {pause.hook}: {pause.reason}"))
 
     def _requeue(self, _: int, __: events.RunRequeue) -> None:
@@ -300,7 +299,7 @@ class StepReader:
         has_run = each.has_run or self._is_foreign
         end = "" if has_run else " is not run"
         if has_run or result is not None:
-            key = call.name, text_of(call.input), has_run
+            key = call.name, sorted_json(call.input), has_run
             self._put(Step(each.seq, "call", key, lambda: describe_call(call, MAX_WORDS) + end))
         if result is None:
             if not is_open:
@@ -337,14 +336,6 @@ _TAKEN: Mapping[type[Event], Callable[[StepReader, int, Any], None]] = {
     events.RunPause: StepReader._paused,
     events.RunRequeue: StepReader._requeue,
 }
-
-
-def text_of(arguments: Json) -> str:
-    """The arguments of a call as JSON, the same text for the same arguments."""
-    try:
-        return msgspec.json.encode(arguments, order="sorted").decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which a model may write
-        return json.dumps(arguments, sort_keys=True)
 
 
 def _listed(what: str, messages: tuple[Message, ...]) -> str:
