@@ -371,8 +371,7 @@ class RunBuilder:
         self._stop_blocks()
         if reason is None and self._calls:
             reason = StopReason(StopKind.TOOL_USE)
-        self._in_response = False
-        self._emit(Status(ResponseStatus.COMPLETED, stop_reason=reason))
+        self.decoded((Status(ResponseStatus.COMPLETED, stop_reason=reason),))
 
     def fail(self, message: str, code: str | None = None, *, retryable: bool = False) -> None:
         """The response has failed."""
@@ -603,8 +602,7 @@ class RunBuilder:
         self.start()
         self._cut(reason)
         if self._in_response:
-            self._in_response = False
-            self._emit(Status(ResponseStatus.CANCELLED))
+            self.decoded((Status(ResponseStatus.CANCELLED),))
         self._end_calls(reason or cause)
         self._status = "over"
         self._emit(RunAbort(cause, reason))

@@ -5,6 +5,7 @@ No label is shown, but the one by which the runs are grouped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TypeAlias
@@ -49,8 +50,8 @@ def summary_lines(groups: Groups) -> list[str]:
 
 
 def _counts(several: Sequence[Outcome]) -> str:
-    same, differ, left = (sum(each.status == status for each in several) for status in ("same", "differs", "not rerun"))
-    return f"{plural(len(several), 'run')}, {same} same, {differ} differ, {left} not rerun"
+    of = Counter(each.status for each in several)
+    return f"{plural(len(several), 'run')}, {of['same']} same, {of['differs']} differ, {of['not rerun']} not rerun"
 
 
 def _took(several: Sequence[Outcome]) -> str:
@@ -101,9 +102,9 @@ def to_junit(groups: Groups) -> str:
     """The outcomes as a suite of JUnit: what differs has failed, and what was not rerun was skipped."""
     suites = ElementTree.Element("testsuites")
     for name, several in groups.items():
+        of = Counter(each.status for each in several)
         suite = ElementTree.SubElement(suites, "testsuite", name=name or "rxworker lab", tests=str(len(several)))
-        for kind, status in (("failures", "differs"), ("skipped", "not rerun")):
-            suite.set(kind, str(sum(each.status == status for each in several)))
+        suite.attrib.update(failures=str(of["differs"]), skipped=str(of["not rerun"]))
         for each in several:
             case = ElementTree.SubElement(suite, "testcase", classname=name or "rxworker.lab", name=each.run_id)
             if not each.same:
