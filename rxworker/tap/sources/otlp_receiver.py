@@ -143,8 +143,9 @@ class OTLPReceiver:
         if kind not in (PROTOBUF, JSON):
             return _refused(kind, 415, f"send {PROTOBUF} or {JSON}")
         data = await request.read()
+        body = b"{}" if kind == JSON else b""
         if signal == "metrics":
-            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
+            return web.Response(body=body, content_type=kind)
         given = self._requests[signal]()
         try:
             if kind == JSON:
@@ -157,12 +158,10 @@ class OTLPReceiver:
             return _refused(kind, 503, "too many spans are held", {"Retry-After": "5"})
         if signal == "logs":
             self._take_logs(given)
-            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
-        refused = self._take_spans(given)
-        if not refused:
-            return web.Response(body=b"{}" if kind == JSON else b"", content_type=kind)
-        answer = self._partial(partial_success={"rejected_spans": refused, "error_message": "a span without its ids"})
-        body = self._json.MessageToJson(answer).encode() if kind == JSON else answer.SerializeToString()
+        elif refused := self._take_spans(given):
+            what = {"rejected_spans": refused, "error_message": "a span without its ids"}
+            answer = self._partial(partial_success=what)
+            body = self._json.MessageToJson(answer).encode() if kind == JSON else answer.SerializeToString()
         return web.Response(body=body, content_type=kind)
 
     def _take_spans(self, given: Any) -> int:

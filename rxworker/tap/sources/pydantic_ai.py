@@ -58,8 +58,10 @@ class PydanticAI(RunMapper):
         match text(item, "event_kind"):
             case "part_delta":
                 place, delta = count(item, "index") or 0, member(item, "delta")
-                run.arguments(text(delta, "args_delta"), place)
-                self._text(member(delta, "part_delta_kind"), place, text(delta, "content_delta"))
+                if (kind := member(delta, "part_delta_kind")) == "tool_call":
+                    run.arguments(text(delta, "args_delta"), place)
+                else:
+                    self._text(kind, place, text(delta, "content_delta"))
             case "part_start":
                 self._start(count(item, "index") or 0, member(item, "part"))
             case "part_end":

@@ -34,7 +34,7 @@ class UIMessages(WireMapper):
     def __init__(self, name: str = "", given: Input | None = None) -> None:
         super().__init__(name, given)
         self.run.late_calls = True
-        self._streamed: set[str] = set()  # calls whose arguments come in pieces
+        self._streamed: set[str] = set()  # blocks of runs inside that come in pieces
         self._asked: list[tuple[str, str]] = []  # calls that wait for a decision, and why
         self._pause: object = None
 
@@ -71,15 +71,12 @@ class UIMessages(WireMapper):
         match kind:
             case "tool-input-start":
                 self.call(run, key, name, is_provided=event.get("providerExecuted") is True)
-                self._streamed.add(key)
             case "tool-input-delta":
                 run.arguments(text(event.get("inputTextDelta")), key)
             case "tool-input-error" if isinstance(given, str):
                 run.abort_block(text(event.get("errorText")), key)
             case "tool-input-available" | "tool-input-error":
-                if key not in self._streamed:
-                    self.call(run, key, name, given, is_provided=event.get("providerExecuted") is True)
-                self._streamed.discard(key)
+                self.call(run, key, name, given, is_provided=event.get("providerExecuted") is True)
                 self.whole(run, key)
             case "tool-output-available" if event.get("preliminary") is True:
                 run.tool_progress(key, cast("Json", event.get("output")))

@@ -34,6 +34,7 @@ class WireMapper(ABC):
 
     Attributes:
         sends_late: Whether a call may be sent after its response, when it runs.
+        waiting: The calls that have no result.
     """
 
     sends_late = False
@@ -45,7 +46,7 @@ class WireMapper(ABC):
         self.has_usage = False
         self._retracted: set[RunBuilder] = set()  # whose responses are, or have failed
         self._failed: set[RunBuilder] = set()
-        self._called: dict[str, float] = {}  # when the calls were whole that have no result
+        self.waiting: set[str] = set()
         self._provided: set[str] = set()  # calls that the provider runs
         self._late: list[tuple[RunBuilder, events.Status]] = []  # ends of responses whose calls are sent when they run
 
@@ -95,7 +96,7 @@ class WireMapper(ABC):
         """A call is whole."""
         run.stop_block(call_id)
         if call_id not in self._provided:
-            self._called[call_id] = run.time or 0.0
+            self.waiting.add(call_id)
 
     def result(
         self,
@@ -107,20 +108,15 @@ class WireMapper(ABC):
         name: str = "",
         seconds: object = None,
     ) -> None:
-        """A call has its result. Without another figure it took from its end to its result."""
+        """A call has its result, for which it took some seconds, where that is reported."""
         if call_id in self._provided or not call_id:
             run.custom("provider_tool_result", {"id": call_id, "content": cast("Json", content)})
             return
         if run in self._failed:
             return  # its call went with the response
-        since = self._called.pop(call_id, 0.0)
-        took = seconds if isinstance(seconds, int | float) else run.time - since if run.time and since else None
+        self.waiting.discard(call_id)
+        took = seconds if isinstance(seconds, int | float) else None
         run.tool_stop(call_id, content_of(blocks_of(content)), is_error=is_error, name=name, seconds=took)
-
-    @property
-    def waiting(self) -> tuple[str, ...]:
-        """The calls that have no result."""
-        return tuple(self._called)
 
     def inside(self, key: str, parent: RunBuilder, call_id: str, name: str) -> RunBuilder:
         """The run that a call has begun."""
@@ -163,7 +159,7 @@ class WireMapper(ABC):
         elif isinstance(event, events.Status | events.Usage | events.Error):
             self.has_usage = self.has_usage or isinstance(event, events.Usage)
             self._failed.update({run} if isinstance(event, events.Error) else ())
-            if self.sends_late and isinstance(event, events.Status) and _calls_tools(event) and not self._called:
+            if self.sends_late and isinstance(event, events.Status) and _calls_tools(event) and not self.waiting:
                 self._late.append((run, event))
             else:
                 run.decoded((event,))
