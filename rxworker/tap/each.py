@@ -207,13 +207,10 @@ class Tee(Generic[S]):
                     loop.call_later(GATHER, self._pass_on)
                 self._held.append(item)
                 yield item
-        except (GeneratorExit, asyncio.CancelledError):
-            self._pass_on()
-            self._feed.on_error(RunCancelledError("its reader has left"))
-            raise
         except BaseException as error:
+            has_left = isinstance(error, GeneratorExit | asyncio.CancelledError)
             self._pass_on()
-            self._feed.on_error(as_exception(error))
+            self._feed.on_error(RunCancelledError("its reader has left") if has_left else as_exception(error))
             raise
         self._pass_on()
         self._feed.on_completed()

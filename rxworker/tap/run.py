@@ -279,17 +279,6 @@ async def _claim(log: EventLog, run_id: str) -> Claim:
             await asyncio.sleep(max(error.until - time.time(), log.lease / 10))
 
 
-def _items(source: Source[S]) -> AsyncGenerator[S, None]:
-    if isinstance(source, Observable):
-        return iterate(source, limit=LIMIT, at_once=True)
-    if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        raise ConfigurationError(
-            f"the source of a tap is an observable or an asynchronous iterator, not {source!r:.60}: for a list of "
-            "events use reactivex.from_iterable(events)"
-        )
-    return _each(source)
-
-
 async def _each(source: AsyncIterable[S]) -> AsyncGenerator[S, None]:
     items = aiter(source)
     try:
@@ -305,9 +294,17 @@ def batches_of(source: Source[S], mapper: Mapper[S]) -> AsyncGenerator[list[Tapp
     """What a mapper makes of a source, for each item that it makes anything of. An observable is subscribed to now.
 
     Raises:
+        ConfigurationError: The source is neither an observable nor an asynchronous iterator.
         WorkerError: The mapper has raised.
     """
-    return _batches(_items(source), mapper)
+    if isinstance(source, Observable):
+        return _batches(iterate(source, limit=LIMIT, at_once=True), mapper)
+    if isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        return _batches(_each(source), mapper)
+    raise ConfigurationError(
+        f"the source of a tap is an observable or an asynchronous iterator, not {source!r:.60}: for a list of "
+        "events use reactivex.from_iterable(events)"
+    )
 
 
 async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
