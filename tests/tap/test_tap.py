@@ -310,6 +310,15 @@ class _Plain:
         return ()
 
 
+async def test_the_run_of_a_tee_is_cancelled_when_its_reader_leaves() -> None:
+    both = tee(steps(), Steps())
+    items = aiter(both)
+    assert await anext(items) == STEPS[0]
+    await items.aclose()
+    with pytest.raises(RunCancelledError, match="its reader has left"):
+        await both.run
+
+
 @pytest.mark.parametrize("broken", [False, True])
 async def test_a_tee_changes_nothing_for_its_reader(broken: bool) -> None:
     class Breaks(Steps):
