@@ -191,7 +191,7 @@ def _content(result: object) -> str:
 
 def _tokens(item: object) -> Usage | None:
     """The tokens of an event, which for some providers are without those from a cache."""
-    usage = usage_of(member(item, "usage"))
+    usage = usage_of(member(item, "usage"), is_exact=True)
     if usage is None or usage.input_tokens is None or member(item, "provider") not in APART:
         return usage
     cached = (usage.cache_read_tokens or 0) + (usage.cache_creation_tokens or 0)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import latest_from
-from rxworker.tap.sources.values import content_of, count, items, member, members, text
+from rxworker.tap.sources.values import content_of, items, member, members, text, usage_of
 
 AGENT, CHAT, TOOL = "invoke_agent", "chat", "execute_tool"
 OPERATIONS = {
@@ -23,10 +23,7 @@ OPERATIONS = {
     TOOL: TOOL,
 }
 """What the operations are of."""
-_COUNTS = (
-    *("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens"),
-    *("cache_creation.input_tokens", "reasoning.output_tokens", "details.reasoning_tokens"),
-)
+_USAGE = "gen_ai.usage."
 
 
 class Span(Struct, frozen=True):
@@ -80,12 +77,9 @@ class Span(Struct, frozen=True):
     @property
     def usage(self) -> Usage | None:
         """The tokens, if they are known."""
-        counts = [count(self.attributes.get(f"gen_ai.usage.{name}")) for name in _COUNTS]
-        given, made, read, written, created, *thought = counts
-        if given is None and made is None:
-            return None
-        created = written if created is None else created
-        return Usage(given, made, read, created, next((each for each in thought if each is not None), None))
+        counted = [name for name in self.attributes if name.startswith(_USAGE)]
+        counts = {name.removeprefix(_USAGE).replace(".", "_"): self.attributes[name] for name in counted}
+        return usage_of(counts, is_exact=True)
 
 
 class Call(Struct, frozen=True):

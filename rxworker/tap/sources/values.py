@@ -35,13 +35,14 @@ COUNTS = (
         *("cache_read_input_tokens", "input_token_details.cache_read", "input_tokens_details.cached_tokens"),
     ),
     (
-        *("cache_write_tokens", "cache_write_input_tokens", "cacheWriteInputTokens", "cache_creation_input_tokens"),
+        *("cache_creation_input_tokens", "cache_write_tokens", "cache_write_input_tokens", "cacheWriteInputTokens"),
         *("input_token_details.cache_creation", "input_tokens_details.cache_write_tokens"),
     ),
     ("cache_write_1h_tokens",),
     (
         *("reasoning_tokens", "reasoning_output_tokens", "reasoningTokens", "output_reasoning_tokens"),
-        *("thinking_tokens", "output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
+        *("thinking_tokens", "details_reasoning_tokens"),
+        *("output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
     ),
 )
 """The names of the tokens: those of the input and the output, and their parts.
@@ -127,19 +128,22 @@ def count(value: object, path: str = "") -> int | None:
     return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def usage_of(value: object) -> Usage | None:
+def usage_of(value: object, *, is_exact: bool = False) -> Usage | None:
     """The tokens of a response, by the names that libraries have for them; ``None`` if none is known.
 
-    A part of the input or the output that is 0 is unknown: most libraries have 0 where a provider reports nothing.
+    Args:
+        value: What has them.
+        is_exact: Whether a part of the input or the output that is 0 is reported. Most libraries have 0 where a
+            provider reports nothing: it is unknown then.
 
     >>> usage_of({"input_tokens": 10, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}})
     Usage(input_tokens=10, output_tokens=2, cache_read_tokens=4)
     """
     found = [next((n for path in paths if (n := count(value, path)) is not None), None) for paths in COUNTS]
-    given, made, read, created, hour, thought = found
-    if given is None and made is None:
+    if found[:2] == [None, None]:
         return None
-    return Usage(given, made, read or None, created or None, thought or None, cache_creation_1h_tokens=hour or None)
+    read, created, hour, thought = [n if n or is_exact else None for n in found[2:]]
+    return Usage(found[0], found[1], read, created, thought, cache_creation_1h_tokens=hour)
 
 
 def sum_of(usages: Iterable[Usage | None]) -> Usage | None:
