@@ -375,7 +375,8 @@ class RunGrammar:
         if self._is_cut:
             self._abandon()
             self._response.retract()
-        return [*self._response.finish(), *self._no_tools("the end")]
+        turn = [Fault(Rule.BLOCKS_END, "the turn is still open at the end")] if self._in_turn else []
+        return [*self._response.finish(), *turn, *self._no_tools("the end")]
 
     def _abandon(self) -> None:
         self._is_cut = False

@@ -143,6 +143,7 @@ def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) ->
         ([ToolProgress("1", 1)], "seq 1: ToolProgress of 1, which does not run"),
         ([TurnStart(), TurnStart()], "seq 2: TurnStart within a turn"),
         ([TurnStop()], "seq 1: TurnStop outside of a turn"),
+        ([TurnStart()], "end: the turn is still open at the end"),
         ([RunStop(), RunStop()], "seq 2: RunStop after RunStop"),
         (
             [AttemptStart(), BEGIN, START, AttemptRetract("x")],
