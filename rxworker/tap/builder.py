@@ -309,7 +309,10 @@ class RunBuilder:
 
     def stop_block(self, key: Hashable = None) -> None:
         """A block is whole; by default the current one."""
-        key = self._current if key is None else self._ids.get(key, key)
+        if key is None:
+            key = self._current
+        elif key not in self._open:
+            key = self._ids.get(key, key)
         block = self._open.pop(key, None)
         if block is None:
             return

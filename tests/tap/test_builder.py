@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.events import Record, RunAbort, RunStop, ToolStart, Usage
+from rxworker.events import Record, RunAbort, RunStop, ToolStart, ToolStop, Usage
 from rxworker.messages import Message, StopKind, StopReason
 from rxworker.state import RunState, fold_run
 from rxworker.tap import RunBuilder, Tapped
@@ -22,7 +22,8 @@ ACTIONS: dict[str, Callable[[RunBuilder, random.Random], object]] = {
     "text": lambda run, r: run.text("word ", r.choice([None, None, "key"])),
     "thinking": lambda run, _: run.thinking("hm "),
     "call": lambda run, r: run.call(r.choice(IDS), "tool", r.choice([None, {}, {"a": 1}, '{"a":'])),
-    "arguments": lambda run, r: run.arguments('{"b":', r.choice(["", *IDS])),
+    "keyed": lambda run, r: run.call(r.choice(IDS), "tool", r.choice([None, {}]), key=r.choice(["key", 1])),
+    "arguments": lambda run, r: run.arguments('{"b":', r.choice(["", "key", 1, *IDS])),
     "stop_block": lambda run, r: run.stop_block(r.choice([None, "key", *IDS])),
     "usage": lambda run, r: run.usage(Usage(r.randrange(9), 1)),
     "respond": lambda run, r: run.respond(r.choice([None, StopReason(StopKind.END_TURN)])),
@@ -107,3 +108,23 @@ def test_a_run_whose_response_fails_without_a_message_is_aborted() -> None:
     run.fail("")
     run.end()
     assert isinstance(run.take()[-1].event, RunAbort)
+
+
+def test_a_call_is_known_by_its_key_and_has_its_arguments_once() -> None:
+    run = RunBuilder()
+    run.call("a", "tool", key=0)
+    run.call("b", "tool", key=1)
+    run.arguments('{"n": 1}', 0)
+    for call_id in ("a", "b"):
+        run.call(call_id, "tool", {"n": 2})
+    assert [(each.id, each.input) for each in run.calls] == [("a", {"n": 1}), ("b", {"n": 2})]
+
+
+@pytest.mark.parametrize(("times", "seconds"), [((1.0, 3.0), 2.0), ((1.0, None), 0.0), ((None, 3.0), 0.0)])
+def test_a_tool_whose_start_is_not_reported_took_from_its_call(times: tuple[float | None, ...], seconds: float) -> None:
+    run = RunBuilder()
+    run.time = times[0]
+    run.call("a", "tool", {})
+    run.time = times[1]
+    run.tool_stop("a", "done")
+    assert [each.event.seconds for each in run.take() if isinstance(each.event, ToolStop)] == [seconds]
