@@ -122,6 +122,17 @@ async def test_an_answer_that_is_not_a_stream_ends_the_run(body: bytes, status: 
     await served(handle, use)
 
 
+async def test_an_address_without_events_is_named() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="It works.")
+
+    async def use(url: str) -> None:
+        with pytest.raises(RemoteProtocolError, match="answered without a server-sent event"):
+            await tap(json_events(url), UIMessages())
+
+    await served(handle, use)
+
+
 def whole(records: list[Record]) -> list[Record]:
     """The records with adjacent deltas as one, as a server sends them to a reader that is late."""
     made: list[Record] = []

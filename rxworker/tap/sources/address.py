@@ -62,8 +62,9 @@ async def json_events(
     Raises:
         TransportError: There is no connection, or it broke.
         HttpStatusError: The answer is not a stream of events.
-        RemoteProtocolError: An event is not an object.
+        RemoteProtocolError: An event is not an object, or there is none.
     """
+    frame = None
     async with aclosing(frames_of(url, body, headers)) as frames:
         async for frame in frames:
             if frame.data == b"[DONE]":
@@ -73,6 +74,8 @@ async def json_events(
             except (msgspec.DecodeError, UnicodeError) as error:
                 raise RemoteProtocolError(f"an event of {shown(url)} is not a JSON object: {error}") from error
             yield {"timestamp": int(time.time() * 1000), **event}
+    if frame is None:
+        raise RemoteProtocolError(f"{shown(url)} answered without a server-sent event: give the address of the stream")
 
 
 async def ag_ui_events(
