@@ -48,9 +48,11 @@ class AgentStreamItem(pytest.Item):
         """Try the rule."""
         import asyncio
 
-        from rxworker.testing.conformance import REASONS, check
+        from rxworker.testing.conformance import FOREIGN, REASONS, check
 
         [row] = asyncio.run(check(self.source, rules=(self.rule,))).rows
+        if row.reason.endswith(FOREIGN):
+            pytest.fail(row.reason, pytrace=False)
         if row.outcome == "not tried":
             pytest.skip(row.reason)
         if row.outcome == "broken":

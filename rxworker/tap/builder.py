@@ -109,6 +109,7 @@ class RunBuilder:
         run: Which run it is.
         late_calls: See above.
         time: When what follows has happened, in seconds since the epoch; ``None``: now.
+        last: The time of the last event; ``None``: then.
         is_over: Whether the run has ended.
 
     Example:
@@ -126,6 +127,7 @@ class RunBuilder:
         self.run = run
         self.late_calls = late_calls
         self.time: float | None = None
+        self.last: float | None = None
         self._path: tuple[str, ...] = ()
         self._out: list[Tapped] = []
         self._reset()
@@ -182,6 +184,7 @@ class RunBuilder:
         return out
 
     def _emit(self, event: Event) -> None:
+        self.last = self.time
         self._out.append(Tapped(event, self._path, self.time, self.run))
 
     def start(
@@ -218,7 +221,13 @@ class RunBuilder:
             self._emit(MessageAdd(messages, SOURCE))
 
     def request(
-        self, model: str = "", provider: str = "", response_id: str | None = None, *, service: str = ""
+        self,
+        model: str = "",
+        provider: str = "",
+        response_id: str | None = None,
+        *,
+        service: str = "",
+        since: float | None = None,
     ) -> None:
         """A request was sent to a model: another turn begins, or, after `retract`, another attempt.
 
@@ -227,9 +236,12 @@ class RunBuilder:
             provider: The name of the provider.
             response_id: The id of the response.
             service: The host.
+            since: When it was sent, if ``time`` is that of its response; ``None``: then.
         """
+        time, self.time = self.time, self.time if since is None else since
         self.attempt(model, provider, service)
         self._emit(Status(ResponseStatus.STARTED, response_id, model or None))
+        self.time = time
 
     def attempt(self, model: str = "", provider: str = "", service: str = "") -> None:
         """The same, where the start of the response follows with `decoded`."""

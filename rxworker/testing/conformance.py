@@ -59,6 +59,10 @@ SHOWN_BY: dict[Rule, tuple[type[object], ...]] = {
 """What a stream has to contain to show whether it keeps a rule; a tuple: a path."""
 
 
+FOREIGN = "map what the stream emits"
+"""What to do about a stream of another library's objects."""
+
+
 class Row(Struct, frozen=True):
     """What was found of one rule.
 
@@ -124,7 +128,7 @@ def check_records(items: Iterable[object], *, error: BaseException | None = None
     for place, item in enumerate(items):
         seq, event, path = (item.seq, item.event, item.path) if isinstance(item, Record) else (place, item, ())
         if type(event) not in EVENTS:
-            reason = f"a {type(item).__name__} is neither an event nor a record: map what the stream emits"
+            reason = f"a {type(item).__name__} is neither an event nor a record: {FOREIGN}"
             return Report(tuple([Row(rule, "not tried", reason) for rule in Rule]))
         found += [(fault, [seq]) for fault in linter.feed(cast("Event | Record", item))]
         shown |= {type(event), type(item), type(path or None)}

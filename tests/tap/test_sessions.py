@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
@@ -18,7 +19,7 @@ import pytest
 import reactivex
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import AttemptRetract, Custom, Record, RunRecover, RunStart, Usage
+from rxworker.events import AttemptRetract, AttemptStart, Custom, Record, RunRecover, RunStart, Usage
 from rxworker.log import EventLog, MemoryLog, Replica, SQLiteLog
 from rxworker.tap import Tapped, tap_each
 from rxworker.tap.sources import ClaudeCode, Codex, session_files
@@ -140,6 +141,17 @@ def test_a_run_has_the_conversation_before_it() -> None:
     ]
     sizes = [len(str(each.event)) for each in feed(ClaudeCode(), long) if isinstance(each.event, RunStart)]
     assert max(sizes) < 75_000
+
+
+def test_a_request_was_sent_when_what_it_answers_was_written() -> None:
+    """A line has the time at which its part was written, and not that of the request before."""
+    mapper, sent = ClaudeCode(), list[tuple[float | None, float | None]]()
+    for each in sessions.CLAUDE[:11]:
+        made = mapper.feed(("s.jsonl", json.dumps(each)))
+        sent += [(one.time, made[-1].time) for one in made if isinstance(one.event, AttemptStart)]
+    first = time_of(sessions.at(1))
+    assert first is not None
+    assert [(one - first, other - first) for one, other in sent if one and other] == [(1, 1), (1, 2), (6.5, 7)]
 
 
 def test_a_sub_agent_in_the_file_is_inside_its_call_and_a_retry_is_an_attempt() -> None:

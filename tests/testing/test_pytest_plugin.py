@@ -14,6 +14,9 @@ from rxworker.testing import ScriptedModel
 def run():
     return Worker(ScriptedModel(["Hello!"])).run("Hi")
 
+async def foreign():
+    yield {"text": "Hello!"}
+
 def broken():
     return [Status(ResponseStatus.STARTED), BlockStart(0, BlockType.TEXT), Status(ResponseStatus.COMPLETED)]
 """
@@ -44,3 +47,11 @@ def test_without_the_option_nothing_is_imported() -> None:
     code = "import sys, rxworker.pytest_plugin; print(*{'msgspec', 'reactivex'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_items_of_another_library_are_no_stream_of_events(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(SOURCES, encoding="utf-8")
+    options = [*PYTEST, "--agent-stream", "streams:foreign"]
+    done = subprocess.run(options, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a dict is neither an event nor a record: map what the stream emits" in done.stdout

@@ -64,7 +64,7 @@ class Thread(Struct):
         """Take blocks of a response, and what it took so far."""
         run, known = self.run, self.usage if self.response == name else None
         if self.response != name or self.is_whole:  # or the result of a call came between two of its parts
-            run.request(model, "anthropic", name)
+            run.request(model, "anthropic", name, since=run.last)  # a file has the ends of its parts
             self.counted = known
         self.response, self.is_whole, self.usage = name, False, usage or known
         for each in blocks:

@@ -65,7 +65,7 @@ class _Session(Session):
 
     def respond(self) -> None:
         """Begin another response."""
-        self.run.request(self.model, self.provider)
+        self.run.request(self.model, self.provider, since=self.run.last)
         self.is_counted = False
 
 
