@@ -43,9 +43,14 @@ LINGER = 5.0
 WAITS = {
     "queued": "it waits for a process that runs it",
     "recovering": "its process has ended, and the run is being recovered",
+    "cut_off": "what recorded it has ended: started again, it goes on where its source can be read again",
 }
-TAP_ENDED = "what recorded it has ended: started again, it goes on where its source can be read again"
 """The causes and the reasons of running runs without an owner."""
+
+
+def lost_by(row: RunRow) -> Literal["recovering", "cut_off"]:
+    """What becomes of a run whose process has ended: any worker of its name recovers it, and a tapped one no worker."""
+    return "cut_off" if row.worker.startswith(TAPPED) else "recovering"
 
 
 def new_info(run: Run[object] | str, row: RunRow, log: EventLog | None) -> RunInfo:
@@ -180,8 +185,7 @@ class OpenRun:
         if self.status == "running":
             if (waits := self.waits_for) is None:
                 return ""
-            why = TAP_ENDED if self.info.row.worker.startswith(TAPPED) else WAITS[waits]
-            return self.info.row.reason or why
+            return self.info.row.reason or WAITS[waits]
         return (self.info.row if self.is_over else row_of(self.run.state, self.info.row)).reason
 
     @property
@@ -191,7 +195,7 @@ class OpenRun:
             return "waiting"
         if self.is_running_here or self.info.error or not self.info.is_cut_off():
             return None
-        return "queued" if self.info.status == "queued" else "recovering"
+        return "queued" if self.info.status == "queued" else lost_by(self.info.row)
 
     @property
     def pending(self) -> PendingCalls:

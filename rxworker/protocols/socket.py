@@ -357,7 +357,8 @@ class RunSummary(Struct, frozen=True):
         usage: Its tokens.
         cost: The cost of those whose prices are known; ``None`` if none are.
         reason: Why it was aborted or paused.
-        cause: The cause of the abort; ``queued``, ``recovering`` or ``waiting`` while no process runs it.
+        cause: The cause of the abort; ``queued``, ``recovering``, ``cut_off`` or ``waiting`` while no process
+            runs it.
         pause: The pause, if it is paused.
         resumes: The run that it resumes.
         resumed_as: The run that resumes it.

@@ -14,7 +14,7 @@ from reactivex import Subject
 
 from rxworker import Paused, Worker
 from rxworker.cli.runs import _cancel as cancel_stored  # pyright: ignore[reportPrivateUsage]
-from rxworker.desk.run import TAP_ENDED, OpenRun
+from rxworker.desk.run import WAITS, OpenRun
 from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
@@ -234,7 +234,7 @@ async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, 
             log.heartbeat.remove("r")  # as if its process had been killed
             await log.release(first._journal.writer.claim)  # pyright: ignore
             opened = OpenRun(await log.existing("r"), log)
-            assert (opened.waits_for, opened.reason) == ("recovering", TAP_ENDED)
+            assert (opened.waits_for, opened.reason) == ("cut_off", WAITS["cut_off"])
         else:
             await first.hand_over()
             with pytest.raises(RunHandedOverError):

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from rxworker.desk.run import lost_by
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
 from rxworker.log.fleet import RowCosts, Totals, can_requeue, is_over
@@ -301,7 +302,7 @@ def _taken(totals: Totals) -> Taken:
 def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:
     row = info.row
     cost = costs.of(row)
-    cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
+    cause = row.cause or (lost_by(row) if row.status == "running" and info.is_cut_off() else "")
     cause = "resumed" if is_resumed else "waiting" if info.is_waiting else cause
     shared = shared_fields(info, FleetRow) | shared_fields(row, FleetRow)
     shared.update(cause=cause, cost=cost.known, unpriced=cost.unpriced)

@@ -1011,7 +1011,7 @@ export interface RunSummary {
   cost: number | null;
   /** Why it was aborted or paused. */
   reason: string;
-  /** The cause of the abort; ``queued``, ``recovering`` or ``waiting`` while no process runs it. */
+  /** The cause of the abort; ``queued``, ``recovering``, ``cut_off`` or ``waiting`` while no process runs it. */
   cause: string;
   /** The pause, if it is paused. */
   pause: PauseSummary | null;

@@ -51,7 +51,7 @@ export const words = {
     turns: { one: "{n} turn", other: "{n} turns" }, calls: { one: "{n} call", other: "{n} calls" }, tokens: "{n} tokens", cost: "cost {cost}",
     pausedTitle: "Paused: {title}", isNow: "The run is {status}.", hasFailed: "The run has failed.",
   },
-  status: { new: "starting", cancel: "cancelled", error: "failed", limit: "stopped", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone", queued: "queued", recovering: "recovering", resumed: "resumed", waiting: "waiting" },
+  status: { new: "starting", cancel: "cancelled", error: "failed", limit: "stopped", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone", queued: "queued", recovering: "recovering", cut_off: "cut off", resumed: "resumed", waiting: "waiting" },
   time: {
     title: "Time", play: "Play", stop: "Stop playing", slider: "Moment of the run", speed: "Speed", live: "Live", end: "End", fork: "Fork", forkHere: "from here",
     forkLabel: "Fork from here", record: "record {seq}", at: "{at}, {record}", atPresent: "{at}, {record}, the present",
