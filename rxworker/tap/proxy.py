@@ -65,8 +65,9 @@ class TapProxy:
     """A proxy before a model service, which makes a run of each conversation that passes.
 
     A program needs no other change than its base URL. The protocols of all providers of this library are decoded
-    beside the stream, and what has another path passes as well. Keys are neither stored nor shown. Text is recorded in
-    pieces of up to a quarter of a second.
+    beside the stream, of Bedrock the one that streams; what has another path passes as well. Keys in headers and
+    addresses are neither stored nor shown; what messages and arguments of tools have is. Text is recorded in pieces of
+    up to a quarter of a second.
 
     Args:
         to: The address of the service, such as ``https://api.anthropic.com``.

@@ -49,7 +49,7 @@ def test_without_the_option_nothing_is_imported() -> None:
     assert done.stdout == "\n"
 
 
-def test_items_of_another_library_are_no_stream_of_events(tmp_path: Path) -> None:
+def test_items_of_another_library_fail_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(SOURCES, encoding="utf-8")
     options = [*PYTEST, "--agent-stream", "streams:foreign"]
     done = subprocess.run(options, cwd=tmp_path, capture_output=True, text=True, check=False)
