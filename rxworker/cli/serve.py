@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 from rxworker.boards import Dashboard, Webhook
 from rxworker.cli import resolve
@@ -64,15 +64,7 @@ def serve(
     settings = resolve.settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
     if queue and log is None:
         raise CommandError("--queue needs --log, through which other processes take the runs", MISUSED)
-    served = [resolve.import_named(given) for given in makers]
-    for given, (_, make) in zip(makers, served, strict=True):
-        if any(one.annotation in (RunInfo, "RunInfo") for one in resolve.parameters_of(make)):
-            # It would be given the request of a client in place of a stored run.
-            raise CommandError(
-                f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, "
-                "or name a function without it",
-                MISUSED,
-            )
+    served = [_import_maker(given) for given in makers]
     served += [(kind, partial(QueuedWorker, kind)) for kind in queue]
     if make := options.maker():
         served.append((DEFAULT_NAME, make))
@@ -108,6 +100,18 @@ def serve(
         settings=settings,
         dashboards=shown,
     )
+
+
+def _import_maker(given: str) -> tuple[str, Callable[..., Any]]:
+    name, make = resolve.import_named(given)
+    if any(one.annotation in (RunInfo, "RunInfo") for one in resolve.parameters_of(make)):
+        # It would be given the request of a client in place of a stored run.
+        raise CommandError(
+            f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, "
+            "or name a function without it",
+            MISUSED,
+        )
+    return name, make
 
 
 def _webhook(dashboards: Sequence[Dashboard], url: str | None, secret_env: str | None) -> Webhook | None:

@@ -290,7 +290,21 @@ class RunGrammar:
                 self._content &= event.status is not events.ResponseStatus.STARTED
             if self._responses:
                 yield from self._response.feed(event)
-            return
+        elif isinstance(event, events.RunStart | events.RunResume):
+            yield from self._begin(event)
+        else:
+            yield from self._step(event, name)
+
+    def _begin(self, event: events.RunStart | events.RunResume) -> Faults:
+        is_resumed = isinstance(event, events.RunResume)
+        if self.is_open and not is_resumed:
+            yield Fault(Rule.NESTED_BY_PATH, "RunStart within a run: the records of a run inside have a path")
+        self._begun, self._over, self._content = True, None, False
+        self._in_turn = None if is_resumed else False
+        self._background = {each.id for each in event.background} if isinstance(event, events.RunResume) else set()
+
+    def _step(self, event: events.Event, name: str) -> Faults:
+        """A step of a run that has begun."""
         if self._is_cut and isinstance(event, _AFTER_A_CUT):
             self._abandon()
         match event:
@@ -322,13 +336,6 @@ class RunGrammar:
                     yield Fault(Rule.CALLS_END, f"{name} of {id}, which is not in the background")
                 if isinstance(event, events.BackgroundStop):
                     self._background.discard(id)
-            case events.RunStart() | events.RunResume():
-                if self.is_open and isinstance(event, events.RunStart):
-                    yield Fault(Rule.NESTED_BY_PATH, "RunStart within a run: the records of a run inside have a path")
-                self._begun, self._over, self._content = True, None, False
-                is_resumed = isinstance(event, events.RunResume)
-                self._in_turn = None if is_resumed else False
-                self._background = {each.id for each in event.background} if is_resumed else set()
             case events.RunRecover():
                 # What its process has left open is retracted, started again, or goes on.
                 self._left = self._running.copy()
