@@ -25,10 +25,13 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     BlockType,
+    CommandTaken,
     Custom,
     Error,
     Event,
+    HandOver,
     InputJsonDelta,
+    LoopHold,
     MessageAdd,
     PausedCall,
     PauseState,
@@ -36,6 +39,7 @@ from rxworker.events import (
     ResponseStatus,
     RunAbort,
     RunPause,
+    RunRecover,
     RunStart,
     RunStop,
     SignatureDelta,
@@ -49,6 +53,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
     Usage,
+    WatcherDetach,
 )
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
@@ -56,6 +61,10 @@ from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
 from rxworker.state.run import Cause
 
+OF_A_PROCESS = (HandOver, CommandTaken, LoopHold, WatcherDetach)
+"""The events of the process that has a run, which no source reports."""
+OWN = (RunRecover, *OF_A_PROCESS)
+"""What a tap records besides what its source reports."""
 SOURCE = "tap"
 """The source of the messages that were added while a run of another program went on."""
 UNKNOWN = "unknown"

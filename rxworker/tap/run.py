@@ -31,10 +31,7 @@ from rxworker.errors import (
 )
 from rxworker.events import (
     AttemptStart,
-    CommandTaken,
     Event,
-    HandOver,
-    LoopHold,
     Record,
     ResponseEvent,
     RunAbort,
@@ -44,7 +41,6 @@ from rxworker.events import (
     RunStart,
     RunStop,
     TurnStart,
-    WatcherDetach,
 )
 from rxworker.events.deltas import MERGEABLE, gather
 from rxworker.events.kinds import EVENTS
@@ -57,7 +53,7 @@ from rxworker.messages.settings import awaited
 from rxworker.providers import Request
 from rxworker.resume.stored import LoggedRun, read_run, title_of
 from rxworker.run.run import Beginning, Run, Tracing, end_of
-from rxworker.tap.builder import Tapped
+from rxworker.tap.builder import OWN, Tapped
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.turn.context import TurnScope
 from rxworker.worker.session import Session
@@ -67,8 +63,6 @@ S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 LIMIT = 65_536
 """How many items of an observable wait at most until its run has begun, or its log has taken what came before."""
-_OWN = (RunRecover, HandOver, CommandTaken, LoopHold, WatcherDetach)
-"""What a tap records besides what its source reports."""
 
 
 class Mapper(Protocol[S_contra]):
@@ -264,7 +258,8 @@ async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
     except BaseException:
         await release_shielded(log, claim)
         raise
-    feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, _OWN))
+    feed.go_on_at(loaded.records[-1].time)
+    feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, OWN))
     row = replace(info.row, recoveries=info.row.recoveries + 1)
     recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
     return Beginning((recover,), TurnScope(), stored=LoggedRun(log, row, claim, loaded))
@@ -372,6 +367,10 @@ class _Feed:
             return batch
         raise TruncatedError("the source ended before its first event")
 
+    def go_on_at(self, moment: float) -> None:
+        """Go on at the time of the last stored record, where the source has times: none is before the one before it."""
+        self._time = None if self._time is None else moment
+
     async def close(self) -> None:
         """Leave the source."""
         await self._batches.aclose()
@@ -391,7 +390,8 @@ class _Feed:
                     if held is not None:
                         await held
         except asyncio.CancelledError:
-            self._time = None  # it ends now, whatever the time of its last event
+            if not self._journal.is_left:
+                self._time = None  # it ends now, whatever the time of its last event
             raise
         finally:
             self._ignore_commands()
@@ -415,7 +415,7 @@ class _Feed:
             self._time = each.time
             turn = self._counted(each) if each.path else (0, 0)
             if self.skip > 0:
-                self.skip -= not isinstance(event, _OWN)
+                self.skip -= not isinstance(event, OWN)
             elif each.path:
                 inner = Record(0, "", *turn, self._now(), event, each.path[1:])
                 self._journal.relay(each.path[0], inner)

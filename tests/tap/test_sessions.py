@@ -143,6 +143,21 @@ def test_a_run_has_the_conversation_before_it() -> None:
     assert max(sizes) < 75_000
 
 
+@pytest.mark.parametrize("cut", range(6, len(sessions.CLAUDE), 3))
+async def test_the_times_of_a_run_that_goes_on_do_not_go_back(cut: int) -> None:
+    async with MemoryLog() as log:
+        for lines in (sessions.CLAUDE[:cut], sessions.CLAUDE):
+            feed = reactivex.Subject[tuple[str, str]]()
+            async with tap_each(feed, ClaudeCode(), log=log):
+                for line in lines:
+                    feed.on_next(("s.jsonl", json.dumps(line)))
+                for _ in range(200):
+                    await asyncio.sleep(0)
+        for info in await log.list():
+            times = [entry.time async for entry in log.read(info.run_id)]
+            assert times == sorted(times), info.row.title
+
+
 def test_a_request_was_sent_when_what_it_answers_was_written() -> None:
     """A line has the time at which its part was written, and not that of the request before."""
     mapper, sent = ClaudeCode(), list[tuple[float | None, float | None]]()

@@ -19,6 +19,7 @@ from rxworker.hub.iterate import iterate
 from rxworker.messages import Json, JsonObject
 from rxworker.protocols.native import decode_record
 from rxworker.providers.base import HttpRequest
+from rxworker.tap.builder import OF_A_PROCESS
 from rxworker.transport.http import HttpTransport, shown
 
 RETRY = 1.0
@@ -26,7 +27,6 @@ RETRY = 1.0
 PIECE = 16
 """Characters of a piece of text."""
 DELTAS = (events.TextDelta, events.ThinkingDelta, events.RefusalDelta, events.InputJsonDelta)
-OF_A_PROCESS = (events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
 BUSY = (429, 502, 503, 504)
 """The answers after which a connection is made again."""
 

@@ -18,11 +18,8 @@ from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json, JsonObject, StopKind, Text
 from rxworker.messages.message import Input
 from rxworker.protocols.common import media
-from rxworker.tap.builder import RunBuilder, Tapped
+from rxworker.tap.builder import OWN, RunBuilder, Tapped
 from rxworker.tap.sources.values import content_of, json_of, member, text
-
-OF_A_PROCESS = (events.RunRecover, events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
-"""Events of the process that ran it, which are not those of this run."""
 
 
 class WireMapper(ABC):
@@ -163,7 +160,7 @@ class WireMapper(ABC):
                 self._late.append((run, event))
             else:
                 run.decoded((event,))
-        elif not isinstance(event, OF_A_PROCESS):
+        elif not isinstance(event, OWN):
             run.note(event)
 
 
