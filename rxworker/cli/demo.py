@@ -2,11 +2,7 @@
 
 The three views are side by side, or one below the other in a narrow terminal.
 
-The three watchers of the demonstration, each with its own subscription, view of the run and pace.
-
-And the drawing of the timeline.
-
-The timeline has a line for each block and call, with a bar for the time that it took.
+Each of the three watchers has its own subscription, view of the run and pace.
 """
 
 from __future__ import annotations
@@ -14,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from reactivex import abc
 from reactivex import operators as ops
 from reactivex.internal import noop
-from rich.cells import set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rxworker.cli.answer import STYLES
+from rxworker.cli.answer import STYLES, Page, RunPrinter
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
 from rxworker.cli.process import run_until_stopped, write_line
 from rxworker.events import Record
@@ -36,14 +31,12 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import Anthropic
 from rxworker.run.run import Run
 from rxworker.testing import ReplayServer
-from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_call, describe_json, describe_result, plural
+from rxworker.ui.clean import clean
+from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
-from rxworker.ui.terminal.trace import BarKind, draw_bars, item_row
-from rxworker.views import BlockView, CallView, RunView, ViewItem, ViewStep
-from rxworker.views.changes import BlockClose, CallResult, CallStart, StepOpen
-from rxworker.views.run_view import ItemStage
+from rxworker.ui.terminal.trace import draw_trace, item_row
+from rxworker.views import RunView, ViewStep
 from rxworker.worker.worker import Worker
 
 WATCHERS = 3
@@ -118,146 +111,22 @@ def summary_line(view: RunView, watchers: int) -> str:
     return f"One run: {', '.join(parts)}; {plural(watchers, 'watcher')}"
 
 
-def account_of(step: ViewStep) -> Iterator[str]:
-    """Return a line for each part of a run that a step completes: the demonstration without a terminal.
-
-    >>> from rxworker.events import TurnStart
-    >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TurnStart())
-    >>> list(account_of(RunView().step(record)))
-    ['turn 1']
-    """
-    for change in step.changes:
-        match change:
-            case StepOpen(scope=scope, turn=turn) if not scope.path:
-                yield f"turn {turn}"
-            case BlockClose(block=block, aborted=None) if block.block_type in TEXT_KINDS:
-                voice = TEXT_KINDS[block.block_type]
-                yield f"  {voice:<9} {one_line(_text_of(step.items, block.id))}"
-            case CallStart(call=call):
-                yield f"  calls     {describe_call(call)}"
-            case CallResult(result=result, is_placeholder=False):
-                yield f"  receives  {describe_result(result)}"
-            case _:
-                pass
+# Colours of any terminal, by the names that the themes of the app have for them.
+COLOURS = {"primary": "blue", "accent": "yellow", "success": "magenta", "warning": "green", "error": "red"}
 
 
-def _text_of(items: list[ViewItem], block_id: str) -> str:
-    blocks = (item for item in items if isinstance(item, BlockView))
-    return next((item.text for item in blocks if item.block.id == block_id), "")
-
-
-# Distinguishable without colours, in a terminal and in one with ASCII only.
-MARKS: dict[BarKind, tuple[str, str, str]] = {
-    "thinking": ("─", "-", "blue"),
-    "text": ("━", "=", "green"),
-    "write": ("┅", ".", "yellow"),
-    "run": ("═", "#", "magenta"),
-    "bad": ("┈", "~", "red"),
-}
-"""The character of each kind of bar, in ASCII too, and its colour."""
-LEGEND: dict[BarKind, str] = {"thinking": "thinking", "text": "text", "write": "arguments", "run": "tool"}
-SIGNS: dict[ItemStage, tuple[str, str, str]] = {
-    "open": ("▸", ">", "bold"),
-    "waiting": ("▸", ">", "bold"),
-    "running": ("▸", ">", "bold"),
-    "done": ("✓", " ", "green"),
-    "retracted": ("↶", "-", "dim"),
-    "failed": ("✗", "!", "red"),
-    "refused": ("✗", "!", "red"),
-    "stopped": ("✗", "!", "red"),
-}
-"""The sign of each stage, in ASCII too, and its style."""
-SPANS = (1, 2, 4, 6, 8, 12, 20, 30, 60, 120, 300, 600, 1800, 3600)
-
-
-def draw_timeline(view: RunView, width: int, height: int, *, ascii_only: bool = False) -> Panel:
-    """The last blocks and calls of the run itself, as many as fit, over an axis of seconds.
+def draw_timeline(view: RunView, width: int, height: int) -> Panel:
+    """The last blocks and calls of the run itself, as many as fit, each with a bar for the time that it took.
 
     Args:
         view: The view to draw.
         width: Columns of the panel.
         height: Lines of the panel.
-        ascii_only: Whether the terminal supports only ASCII.
     """
-    shown = [item for item in view.blocks() if not item.block.choice][-max(1, height - 3) :]
-    inner = width - 4
-    names = min(14, max(8, inner // 6))
-    details = max(0, min(36, inner // 3)) if inner >= 50 else 0
-    bars = max(4, inner - names - details - 13)
-    span = axis_span(view.seconds)
-    lines = [
-        _line(item, before, view, (names, details, bars), span, ascii_only)
-        for before, item in zip([None, *shown], shown, strict=False)
-    ]
-    lines.append(_axis(names + details + (4 if details else 3), bars, span))
-    title = Text("timeline  ")
-    for kind, name in LEGEND.items():
-        title.append(MARKS[kind][ascii_only] * 2, MARKS[kind][2]).append(f" {name}  ", "dim")
-    return Panel(
-        Text("\n", no_wrap=True, overflow="crop").join(lines),
-        title=title if width >= 60 else "timeline",
-        title_align="left",
-        width=width,
-        height=height,
-    )
-
-
-def axis_span(seconds: float) -> float:
-    """How many seconds the axis shows: it grows in steps, so that the bars do not move with each frame.
-
-    >>> axis_span(0.3), axis_span(4.5)
-    (1, 6)
-    """
-    return next((span for span in SPANS if span >= seconds), seconds)
-
-
-def _line(
-    item: BlockView,
-    before: BlockView | None,
-    view: RunView,
-    columns: tuple[int, int, int],
-    span: float,
-    ascii_only: bool,
-) -> Text:
-    names, details, bars = columns
-    row = item_row(item, view.began or 0.0, view.now)
-    marks: dict[BarKind, tuple[str, str]] = {kind: (mark[ascii_only], mark[2]) for kind, mark in MARKS.items()}
-    turn = str(item.turn) if before is None or before.turn != item.turn else ""
-    sign = SIGNS[item.stage]
-    name = item.block.tool or item.block.block_type.value
-    seconds = sum(bar.end - bar.begin for bar in row.bars)
-    return Text.assemble(
-        (f"{turn:<2}"[:2], "dim"),
-        (set_cell_size(one_line(name), names), "" if item.is_over else "bold"),
-        " ",
-        (set_cell_size(one_line(_detail(item, details), details), details), "dim"),
-        " " if details else "",
-        draw_bars(row.bars, span, bars, marks),
-        f"{seconds:5.1f} s ",
-        (sign[ascii_only], sign[2]),
-    )
-
-
-def _detail(item: BlockView, columns: int) -> str:
-    """The result or the progress of a call, or the text of a block: the end of a growing text, since that is new."""
-    if isinstance(item, CallView):
-        if item.result is not None:
-            return describe_result(item.result).removeprefix(f"{item.result.name}: ")
-        if item.reports:
-            return describe_json(item.progress)
-    if item.stage == "open":
-        return "".join(item.pieces[-4 * columns :])[-columns:] if columns else ""
-    return "".join(item.pieces[:columns])
-
-
-def _axis(left: int, columns: int, span: float) -> Text:
-    """Seconds, at the quarters."""
-    line = [" "] * (columns + 6)
-    for quarter in range(5):
-        label = f"{span * quarter / 4:g}"
-        at = columns * quarter // 4
-        line[at : at + len(label)] = label
-    return Text(" " * left + "".join(line).rstrip() + " s", style="dim")
+    shown = [item for item in view.blocks() if not item.block.choice][-max(1, height - 4) :]
+    rows = [item_row(item, view.began or 0.0, view.now) for item in shown]
+    drawing = draw_trace(rows, view.seconds, width - 4, COLOURS)
+    return Panel(drawing, title="timeline", title_align="left", width=width, height=height)
 
 
 REST = 0.022
@@ -305,7 +174,10 @@ async def _watch(run: Run, fast: bool) -> Views:
         if is_terminal(sys.stdout) and fits(console):
             await show(views, console, timeline.done, lambda: run.state.seq)
         else:
-            await _tell(run)
+            write_line(QUESTION)
+            printer = RunPrinter(Page(console))
+            async for record in run:
+                printer.print(record)
         await timeline
         await run
     finally:
@@ -314,18 +186,11 @@ async def _watch(run: Run, fast: bool) -> Views:
     return views
 
 
-async def _tell(run: Run) -> None:
-    view = RunView(keep=KEPT)
-    write_line(QUESTION)
-    async for record in run:
-        for line in account_of(view.step(record)):
-            write_line(line)
-
-
 FRAME = 1 / 20
-WIDE, TALL = 88, 22
+WIDE, TALL = 88, 24
 """The columns from which the numbers are beside the text, and the maximum of lines."""
-SMALLEST = (40, 18)
+TIMELINE = 10
+SMALLEST = (60, 20)
 MAX_ROWS = 3
 MAX_BLOCKS = 40
 MAX_CHARACTERS = 4000
@@ -333,33 +198,25 @@ MAX_CHARACTERS = 4000
 
 
 def fits(console: Console) -> bool:
-    """Whether the output is a terminal with room for the views."""
+    """Whether the output is a terminal with room for the views, and with their characters."""
     width, height = console.size
-    return console.is_interactive and width >= SMALLEST[0] and height >= SMALLEST[1]
+    has_room = width >= SMALLEST[0] and height >= SMALLEST[1]
+    return console.is_interactive and has_room and console.encoding.startswith("utf")
 
 
 def draw(views: Views, console: Console, published: int) -> RenderableType:
-    """The views as they are now."""
+    """The views as they are now: the numbers beside the text, or below it in a narrow terminal."""
     width, height = console.size
-    width, height = min(width, 140), min(height - 1, TALL)
-    ascii_only = not console.encoding.startswith("utf")
-    timeline = 9
-    text_height = height - timeline
-    if width < WIDE:
-        numbers = 6
-        text_height -= numbers
-    else:
-        numbers = text_height
-    side = width if width < WIDE else 38
+    width, height = min(width, 140), min(height - 1, TALL) - TIMELINE
+    timeline = draw_timeline(views.timeline, width, TIMELINE)
+    is_wide = width >= WIDE
+    side, numbers = (38, height) if is_wide else (width, 6)
     usage = draw_usage(views.usage, views.seen, side, numbers, published=published)
-    text_width = width if width < WIDE else width - side
-    text = draw_text(views.text, QUESTION, console, text_width, text_height)
-    lanes = draw_timeline(views.timeline, width, timeline, ascii_only=ascii_only)
-    if width < WIDE:
-        return Group(text, lanes, usage)
+    if not is_wide:
+        return Group(draw_text(views.text, QUESTION, console, width, height - numbers), timeline, usage)
     row = Table.grid()
-    row.add_row(text, usage)
-    return Group(row, lanes)
+    row.add_row(draw_text(views.text, QUESTION, console, width - side, height), usage)
+    return Group(row, timeline)
 
 
 def draw_text(view: RunView, question: str, console: Console, width: int, height: int) -> Panel:
@@ -392,37 +249,19 @@ def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, 
         height: Lines of the panel.
         published: How many records there are.
     """
-    parts: list[RenderableType] = [_tokens(view)]
-    if height >= MAX_ROWS + 9:
-        parts += ["", _watchers(seen, published)]
-    return Panel(Group(*parts), title=f"usage  {view.seconds:.1f} s", title_align="left", width=width, height=height)
-
-
-def _tokens(view: RunView) -> Table:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim")
     for _ in range(3):
         table.add_column(justify="right")
     table.add_row("tokens", "in", "cached", "out", style="dim")
-    requests = list(view.attempts)
-    first = max(0, len(requests) - MAX_ROWS)
-    for number, attempt in enumerate(requests[first:], start=first + 1):
+    for number, attempt in [*enumerate(view.attempts, start=1)][-MAX_ROWS:]:
         table.add_row(f"request {number}", *_numbers(attempt.usage or Usage()))
     table.add_row("total", *_numbers(view.state.usage), style="bold")
-    return table
-
-
-def _watchers(seen: Mapping[str, int], published: int) -> Table:
-    table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(style="dim")
-    table.add_column(style="cyan")
-    table.add_column(justify="right")
-    table.add_column(justify="right", style="yellow", min_width=4)
-    table.add_row("watcher", "by", "seen", "lag", style="dim")
-    for name, how in {"text": "subscribe", "timeline": "async for", "usage": "map"}.items():
-        lag = published - seen.get(name, 0)
-        table.add_row(name, how, f"{seen.get(name, 0)}", f"{lag}" if lag else "")
-    return table
+    if height >= MAX_ROWS + 9:
+        table.add_row("\nwatcher", "\nby", "\nseen", "\nlag", style="dim")
+        for name, how in {"text": "subscribe", "timeline": "async for", "usage": "map"}.items():
+            table.add_row(name, how, f"{seen.get(name, 0)}", f"{published - seen.get(name, 0) or ''}")
+    return Panel(table, title=f"usage  {view.seconds:.1f} s", title_align="left", width=width, height=height)
 
 
 def _numbers(usage: Usage) -> tuple[str, str, str]:
