@@ -3,9 +3,9 @@
 A program uses one protocol, seldom two. A provider is imported when its name is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rxworker.lazy import getter
 from rxworker.providers.base import HttpRequest, Options, Provider, Request, ResponseDecoder, ToolChoice
 from rxworker.providers.models import ModelInfo, model_info
 
@@ -35,27 +35,23 @@ _MODULES = {
 }
 """The module of each provider, which is also its name in `PROVIDERS`."""
 
-_BESIDE = {
-    "AnthropicBedrock": "bedrock.provider",
-    "AnthropicVertex": "anthropic.provider",
-    "CacheUse": "cache_use",
-    "Dialect": "openai_chat.dialects",
-}
-"""The modules of the other names that are imported late."""
+_late = getter(
+    __name__,
+    {name: f"{__name__}.{module}.provider" for name, module in _MODULES.items()}
+    | {
+        "AnthropicBedrock": f"{__name__}.bedrock.provider",
+        "AnthropicVertex": f"{__name__}.anthropic.provider",
+        "CacheUse": f"{__name__}.cache_use",
+        "Dialect": f"{__name__}.openai_chat.dialects",
+    },
+)
 
 
 def __getattr__(name: str) -> object:
-    value: object
-    if name == "PROVIDERS":
-        value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
-    elif name in _BESIDE:
-        value = getattr(import_module(f"{__name__}.{_BESIDE[name]}"), name)
-    elif name in _MODULES:
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}.provider"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    if name != "PROVIDERS":
+        return _late(name)
+    made = globals()[name] = {module: _late(provider) for provider, module in _MODULES.items()}
+    return made
 
 
 __all__ = [

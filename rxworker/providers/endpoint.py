@@ -51,58 +51,46 @@ class Host(Struct, frozen=True):
         return dict.fromkeys(self.headers, key)
 
 
-_AZURE = Host("AZURE_OPENAI_API_KEY", "/openai/v1", ("api-key",))
-_DASHSCOPE = Host("DASHSCOPE_API_KEY", "/compatible-mode/v1")
+# The variable of the key, the hosts, the root of OpenAI's protocols there and that of Anthropic's; ``None`` where a
+# service does not speak them. Without a version, the root of OpenAI's is that of an address without a row, /v1; that of
+# Anthropic's is followed by /v1.
+_SERVICES: tuple[tuple[str, str, str | None, str | None], ...] = (
+    ("AWS_BEARER_TOKEN_BEDROCK", "api.aws", "/openai/v1", "/anthropic"),
+    ("CEREBRAS_API_KEY", "api.cerebras.ai", "", None),
+    (
+        "DASHSCOPE_API_KEY",
+        "dashscope.aliyuncs.com dashscope-intl.aliyuncs.com",
+        "/compatible-mode/v1",
+        "/apps/anthropic",
+    ),
+    ("DASHSCOPE_API_KEY", "dashscope-us.aliyuncs.com", "/compatible-mode/v1", None),
+    ("DEEPSEEK_API_KEY", "api.deepseek.com", "", "/anthropic"),
+    ("GEMINI_API_KEY", "generativelanguage.googleapis.com", "/v1beta/openai", None),
+    ("GROQ_API_KEY", "api.groq.com", "/openai/v1", None),
+    ("KIMI_API_KEY", "api.kimi.com", "/coding/v1", "/coding"),
+    ("MINIMAX_API_KEY", "api.minimax.io api.minimaxi.com", "", "/anthropic"),
+    ("MISTRAL_API_KEY", "api.mistral.ai", "", None),
+    ("MOONSHOT_API_KEY", "api.moonshot.ai api.moonshot.cn", "", "/anthropic"),
+    ("OPENAI_API_KEY", "openai.com", "", None),
+    ("OPENROUTER_API_KEY", "openrouter.ai", "/api/v1", "/api"),
+    ("SILICONFLOW_API_KEY", "api.siliconflow.cn api.siliconflow.com", "", None),
+    ("TOGETHER_API_KEY", "api.together.ai api.together.xyz", "", None),
+    ("XAI_API_KEY", "api.x.ai", "", ""),
+    ("ZAI_API_KEY", "api.z.ai open.bigmodel.cn", "/api/paas/v4", "/api/anthropic"),
+)
+AZURE = ("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com")
 
-# Chat Completions and Responses. A root without a version is that of an address without a row, /v1.
-OPENAI_HOSTS: dict[str, Host] = {
-    "openai.com": Host("OPENAI_API_KEY"),
-    "openai.azure.com": _AZURE,
-    "services.ai.azure.com": _AZURE,
-    "cognitiveservices.azure.com": _AZURE,
-    "api.aws": Host("AWS_BEARER_TOKEN_BEDROCK", "/openai/v1"),
-    "generativelanguage.googleapis.com": Host("GEMINI_API_KEY", "/v1beta/openai"),
-    "api.cerebras.ai": Host("CEREBRAS_API_KEY"),
-    "api.deepseek.com": Host("DEEPSEEK_API_KEY"),
-    "api.groq.com": Host("GROQ_API_KEY", "/openai/v1"),
-    "api.kimi.com": Host("KIMI_API_KEY", "/coding/v1"),
-    "api.minimax.io": Host("MINIMAX_API_KEY"),
-    "api.minimaxi.com": Host("MINIMAX_API_KEY"),
-    "api.mistral.ai": Host("MISTRAL_API_KEY"),
-    "api.moonshot.ai": Host("MOONSHOT_API_KEY"),
-    "api.moonshot.cn": Host("MOONSHOT_API_KEY"),
-    "api.siliconflow.cn": Host("SILICONFLOW_API_KEY"),
-    "api.siliconflow.com": Host("SILICONFLOW_API_KEY"),
-    "api.together.ai": Host("TOGETHER_API_KEY"),
-    "api.together.xyz": Host("TOGETHER_API_KEY"),
-    "api.x.ai": Host("XAI_API_KEY"),
-    "api.z.ai": Host("ZAI_API_KEY", "/api/paas/v4"),
-    "dashscope-intl.aliyuncs.com": _DASHSCOPE,
-    "dashscope-us.aliyuncs.com": _DASHSCOPE,
-    "dashscope.aliyuncs.com": _DASHSCOPE,
-    "open.bigmodel.cn": Host("ZAI_API_KEY", "/api/paas/v4"),
-    "openrouter.ai": Host("OPENROUTER_API_KEY", "/api/v1"),
+# Chat Completions and Responses.
+OPENAI_HOSTS = {
+    **{host: Host(key, root) for key, hosts, root, _ in _SERVICES if root is not None for host in hosts.split()},
+    **dict.fromkeys(AZURE, Host("AZURE_OPENAI_API_KEY", "/openai/v1", ("api-key",))),
 }
-
-# The compatible services take a bearer's, which is what the official client sends (anthropic 2.14). The root is
-# followed by /v1.
-ANTHROPIC_HOSTS: dict[str, Host] = {
+# The compatible services take a bearer's, which is what the official client sends (anthropic 2.14).
+ANTHROPIC_HOSTS = {
+    **{host: Host(key, root) for key, hosts, _, root in _SERVICES if root is not None for host in hosts.split()},
     "anthropic.com": Host("ANTHROPIC_API_KEY", headers=X_API_KEY),
     # The official client sends the key in both.
     "services.ai.azure.com": Host("ANTHROPIC_FOUNDRY_API_KEY", "/anthropic", ("x-api-key", "api-key")),
-    "api.aws": Host("AWS_BEARER_TOKEN_BEDROCK", "/anthropic"),
-    "api.deepseek.com": Host("DEEPSEEK_API_KEY", "/anthropic"),
-    "api.kimi.com": Host("KIMI_API_KEY", "/coding"),
-    "api.minimax.io": Host("MINIMAX_API_KEY", "/anthropic"),
-    "api.minimaxi.com": Host("MINIMAX_API_KEY", "/anthropic"),
-    "api.moonshot.ai": Host("MOONSHOT_API_KEY", "/anthropic"),
-    "api.moonshot.cn": Host("MOONSHOT_API_KEY", "/anthropic"),
-    "api.x.ai": Host("XAI_API_KEY"),
-    "api.z.ai": Host("ZAI_API_KEY", "/api/anthropic"),
-    "dashscope-intl.aliyuncs.com": Host("DASHSCOPE_API_KEY", "/apps/anthropic"),
-    "dashscope.aliyuncs.com": Host("DASHSCOPE_API_KEY", "/apps/anthropic"),
-    "open.bigmodel.cn": Host("ZAI_API_KEY", "/api/anthropic"),
-    "openrouter.ai": Host("OPENROUTER_API_KEY", "/api"),
 }
 
 

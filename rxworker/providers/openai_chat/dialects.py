@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.providers import takes
-from rxworker.providers.endpoint import row_of
+from rxworker.providers.endpoint import AZURE, row_of
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
 from rxworker.providers.openai_chat.wire import SEALS
 from rxworker.providers.takes import hashed, shortened
@@ -114,30 +114,21 @@ MINIMAX = Dialect("max_completion_tokens", (REASONING_CONTENT, DETAILS), switch=
 # By the host or its end.
 DIALECTS = {
     "openai.com": OPENAI,
-    "openai.azure.com": OPENAI,
-    "cognitiveservices.azure.com": OPENAI,
+    "api.aws": OPENAI,  # Bedrock's mantle
+    **dict.fromkeys(AZURE, OPENAI),
     "deepseek.com": Dialect(
         echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False, documents=()
     ),
-    "moonshot.ai": KIMI,
-    "moonshot.cn": KIMI,
-    "kimi.com": KIMI,
+    **dict.fromkeys(("moonshot.ai", "moonshot.cn", "kimi.com"), KIMI),
     "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("anthropic", "qwen")),
     # https://console.groq.com/docs/structured-outputs, https://console.groq.com/docs/vision
     "groq.com": replace(REASONED, documents=(), schemas_beside_tools=False),
     "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
-    "together.xyz": REASONED,
-    "together.ai": REASONED,
-    "siliconflow.cn": CONTENT,
-    "siliconflow.com": CONTENT,
+    **dict.fromkeys(("together.xyz", "together.ai"), REASONED),
+    **dict.fromkeys(("siliconflow.cn", "siliconflow.com", "x.ai"), CONTENT),
     "aliyuncs.com": replace(CONTENT, cache_marks=("qwen",)),
-    "bigmodel.cn": GLM,
-    "z.ai": GLM,
-    "minimax.io": MINIMAX,
-    "minimaxi.com": MINIMAX,
-    "x.ai": CONTENT,
-    "services.ai.azure.com": OPENAI,
-    "api.aws": OPENAI,  # Bedrock's mantle
+    **dict.fromkeys(("bigmodel.cn", "z.ai"), GLM),
+    **dict.fromkeys(("minimax.io", "minimaxi.com"), MINIMAX),
     "mistral.ai": MISTRAL,
     "googleapis.com": Dialect(echoes=SEALS),
 }
