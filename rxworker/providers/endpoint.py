@@ -51,10 +51,10 @@ class Host(Struct, frozen=True):
         return dict.fromkeys(self.headers, key)
 
 
-# The variable of the key, the hosts, the root of OpenAI's protocols there and that of Anthropic's; ``None`` where a
-# service does not speak them. Without a version, the root of OpenAI's is that of an address without a row, /v1; that of
+# The variable of the key, the hosts, the root of OpenAI's protocols there, and that of Anthropic's, ``None`` where a
+# service does not speak it. Without a version, the root of OpenAI's is that of an address without a row, /v1; that of
 # Anthropic's is followed by /v1.
-_SERVICES: tuple[tuple[str, str, str | None, str | None], ...] = (
+_SERVICES: tuple[tuple[str, str, str, str | None], ...] = (
     ("AWS_BEARER_TOKEN_BEDROCK", "api.aws", "/openai/v1", "/anthropic"),
     ("CEREBRAS_API_KEY", "api.cerebras.ai", "", None),
     (
@@ -82,7 +82,7 @@ AZURE = ("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.c
 
 # Chat Completions and Responses.
 OPENAI_HOSTS = {
-    **{host: Host(key, root) for key, hosts, root, _ in _SERVICES if root is not None for host in hosts.split()},
+    **{host: Host(key, root) for key, hosts, root, _ in _SERVICES for host in hosts.split()},
     **dict.fromkeys(AZURE, Host("AZURE_OPENAI_API_KEY", "/openai/v1", ("api-key",))),
 }
 # The compatible services take a bearer's, which is what the official client sends (anthropic 2.14).

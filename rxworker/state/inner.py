@@ -15,28 +15,15 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.events import (
-    AttemptStart,
-    ConversationCompact,
-    Record,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunStart,
-    RunStop,
-    Status,
-    ToolStart,
-    ToolStop,
-    Usage,
-)
+from rxworker import events
 
 RunningTool: TypeAlias = tuple[tuple[str, ...], int, str]
 """The path of the run of a call, the place of the call, and its id."""
 
 
 def step_tools(
-    running: tuple[RunningTool, ...], path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]
-) -> tuple[tuple[RunningTool, ...], list[ToolStop]]:
+    running: tuple[RunningTool, ...], path: tuple[str, ...], row: Sequence[events.ToolStart | events.ToolStop]
+) -> tuple[tuple[RunningTool, ...], list[events.ToolStop]]:
     """The tools that run after some events, and the ends of tools among these.
 
     >>> from rxworker.messages import ToolCall
@@ -47,9 +34,9 @@ def step_tools(
     counts: dict[RunningTool, int] = {}  # two calls may have one id, and old records have no places
     for tool in running:
         counts[tool] = counts.get(tool, 0) + 1
-    ended: list[ToolStop] = []
-    for event in events:
-        if type(event) is ToolStart:
+    ended: list[events.ToolStop] = []
+    for event in row:
+        if type(event) is events.ToolStart:
             tool = path, event.place, event.call.id
             counts[tool] = counts.get(tool, 0) + 1
         elif counts.get(tool := (path, event.place, event.call_id), 0):
@@ -62,7 +49,17 @@ def step_tools(
 
 
 Path = tuple[str, ...]
-OF_REQUESTS: frozenset[type[object]] = frozenset({AttemptStart, RunPause, RunStart, RunStop, RunAbort, Status, Usage})
+OF_REQUESTS: frozenset[type[object]] = frozenset(
+    {
+        events.AttemptStart,
+        events.RunPause,
+        events.RunStart,
+        events.RunStop,
+        events.RunAbort,
+        events.Status,
+        events.Usage,
+    }
+)
 """The events that change what is known of a request."""
 
 
@@ -80,18 +77,18 @@ class RequestTokens(Struct, frozen=True):
     number: tuple[int, int]
     provider: str = ""
     model: str = ""
-    usage: Usage | None = None
-    status: ResponseStatus | None = None
+    usage: events.Usage | None = None
+    status: events.ResponseStatus | None = None
 
     @property
-    def taken(self) -> Usage:
+    def taken(self) -> events.Usage:
         """Its tokens; partial, as long as the response is not complete."""
-        usage = self.usage or Usage()
-        is_complete = self.status is ResponseStatus.COMPLETED
+        usage = self.usage or events.Usage()
+        is_complete = self.status is events.ResponseStatus.COMPLETED
         return usage if is_complete else replace(usage, is_partial=True)
 
 
-def step_request(request: RequestTokens | None, record: Record) -> RequestTokens | None:
+def step_request(request: RequestTokens | None, record: events.Record) -> RequestTokens | None:
     """The last request of a run after a record of `OF_REQUESTS`; ``None`` after the end of the run.
 
     >>> usage = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5))
@@ -99,16 +96,16 @@ def step_request(request: RequestTokens | None, record: Record) -> RequestTokens
     15
     """
     event, number = record.event, (record.turn, record.attempt)
-    if isinstance(event, AttemptStart):
+    if isinstance(event, events.AttemptStart):
         return RequestTokens(number, event.provider, event.model)
-    if not isinstance(event, Usage | Status):
+    if not isinstance(event, events.Usage | events.Status):
         return None
     if request is None or request.number != number:  # its start was not seen
         request = RequestTokens(number)
-    if isinstance(event, Usage):
+    if isinstance(event, events.Usage):
         return replace(request, usage=event)
     # A second start begins anew; where several models received the request, the usage has what all of them took.
-    is_again = request.status is not None and event.status is ResponseStatus.STARTED
+    is_again = request.status is not None and event.status is events.ResponseStatus.STARTED
     usage = None if is_again and not event.provider else request.usage
     return replace(request, usage=usage, status=event.status)
 
@@ -123,13 +120,13 @@ class InnerUsage(Struct, frozen=True):
         by_model: The tokens of the requests that are over, by model.
     """
 
-    spent: Usage = Usage()
+    spent: events.Usage = events.Usage()
     open: dict[Path, RequestTokens] = field(default_factory=dict[Path, RequestTokens])
     tool_calls: int = 0
-    by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    by_model: dict[str, events.Usage] = field(default_factory=dict[str, events.Usage])
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> events.Usage:
         """All tokens, with those of the requests that are not over."""
         usage = self.spent
         for request in self.open.values():
@@ -142,7 +139,7 @@ NOTHING_INSIDE = InnerUsage()
 """The usage without nested runs."""
 
 
-def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
+def step_inner(state: InnerUsage, record: events.Record) -> InnerUsage:
     """The tokens after a record of a run inside.
 
     >>> from rxworker.events import Record
@@ -151,9 +148,9 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     15
     """
     event, path = record.event, record.path
-    if isinstance(event, ToolStart):
+    if isinstance(event, events.ToolStart):
         return replace(state, tool_calls=state.tool_calls + 1)
-    if isinstance(event, ConversationCompact) and event.usage.total_tokens:
+    if isinstance(event, events.ConversationCompact) and event.usage.total_tokens:
         by_model = with_tokens(state.by_model, event.model, event.usage)
         return replace(state, spent=state.spent + event.usage, by_model=by_model)
     if event.__class__ not in OF_REQUESTS:
@@ -168,10 +165,10 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     return replace(state, open=others if after is None else {**others, path: after})
 
 
-def with_tokens(by_model: dict[str, Usage], model: str, usage: Usage) -> dict[str, Usage]:
+def with_tokens(by_model: dict[str, events.Usage], model: str, usage: events.Usage) -> dict[str, events.Usage]:
     """The tokens of models, with those of one more response.
 
     >>> with_tokens({"small": Usage(1, 1)}, "small", Usage(2, 2))["small"].total_tokens
     6
     """
-    return {**by_model, model: by_model.get(model, Usage()) + usage}
+    return {**by_model, model: by_model.get(model, events.Usage()) + usage}

@@ -21,40 +21,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BackgroundStart,
-    BackgroundStop,
-    BlockAbort,
-    CommandTaken,
-    ConversationCompact,
-    ConversationReplace,
-    Error,
-    Event,
-    Fork,
-    HookVerdict,
-    LimitReached,
-    MessageAdd,
-    PauseState,
-    Record,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunRequeue,
-    RunResume,
-    RunStart,
-    RunStop,
-    SharedStateChange,
-    Status,
-    ToolOutput,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-    TurnStop,
-    Usage,
-)
+from rxworker import events
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
@@ -70,7 +37,7 @@ from rxworker.state.shared_state import apply_change
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 
 
-def response_ends(state: RunState, reason: str) -> list[Event]:
+def response_ends(state: RunState, reason: str) -> list[events.Event]:
     """The aborts of the blocks that are open, and the status of the response, unless it has one.
 
     >>> response_ends(RunState(), "lunch")
@@ -79,13 +46,15 @@ def response_ends(state: RunState, reason: str) -> list[Event]:
     response = state.response
     if response is None:
         return []
-    ends: list[Event] = [BlockAbort(block.index, block.block_type, reason) for block in response.open.values()]
-    if response.status is ResponseStatus.STARTED and response.error is None:
-        ends.append(Status(ResponseStatus.CANCELLED))
+    ends: list[events.Event] = [
+        events.BlockAbort(block.index, block.block_type, reason) for block in response.open.values()
+    ]
+    if response.status is events.ResponseStatus.STARTED and response.error is None:
+        ends.append(events.Status(events.ResponseStatus.CANCELLED))
     return ends
 
 
-def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
+def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[events.Event]:
     """An end for each running tool, and an error result for each call whose result the hooks have not passed.
 
     The state adds them to the conversation, and answers the other calls.
@@ -93,15 +62,15 @@ def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
     ended = {"cancel": "run was cancelled", "limit": "run reached a limit", "cut": "call was cut off"}
     what = ended.get(cause, "run failed")
     text = f"The {what} while this tool ran. Whether it had an effect is not known."
-    ends: list[Event] = []
+    ends: list[events.Event] = []
     for each in state.calls:
         call, place = each.call, each.place
         if each.phase == "running":
             result = ToolResult(call.id, text, is_error=True, name=call.name)
-            ends.append(ToolStop(result, place=place))
+            ends.append(events.ToolStop(result, place=place))
         elif each.phase == "ended" and each.result is None:
             held = ToolResult(call.id, HELD_BACK, is_error=True, name=call.name)
-            ends.append(ToolOutput(held, place))
+            ends.append(events.ToolOutput(held, place))
     return ends
 
 
@@ -113,7 +82,7 @@ MAX_CYCLE = 8
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
 
 
-def step_run(state: RunState, record: Record) -> RunState:
+def step_run(state: RunState, record: events.Record) -> RunState:
     """The run after a record. A record that was seen already changes nothing.
 
     >>> from rxworker.events import RunStart, TextDelta
@@ -128,7 +97,7 @@ def step_run(state: RunState, record: Record) -> RunState:
     return fold_run((record,), state)
 
 
-def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
+def fold_run(records: Iterable[events.Record], state: RunState | None = None) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
@@ -158,14 +127,14 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
     return state if seq == state.seq else replace(state, seq=seq)
 
 
-def _step_turn(state: RunState, events: Iterable[Any]) -> RunState:
-    for event in events:
+def _step_turn(state: RunState, row: Iterable[Any]) -> RunState:
+    for event in row:
         state = TURN_STEPS[event.__class__](state, event)
     return state
 
 
-def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
-    rest = iter(events)
+def _step_response(state: RunState, row: Iterable[Any]) -> RunState:
+    rest = iter(row)
     while (before := state.response) is None or (state.is_closed and before.status is None):
         # No attempt has begun, or the response was closed without any content: its first start opens it again.
         event = next(rest, None)
@@ -174,7 +143,7 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
         state = _step_first(state, before or ResponseState(), event)
     response, last = step_events(before, rest)
     while last is not None:
-        if response.status is STARTED and type(last) is Status:
+        if response.status is STARTED and type(last) is events.Status:
             # A response that starts for a second time retracts its events, and the results of its early calls.
             state = replace(state, calls=())
         state = received(state, response)
@@ -191,17 +160,17 @@ def _step_first(state: RunState, before: ResponseState, event: Any) -> RunState:
     return received(state, response)
 
 
-def _step_inner(state: RunState, record: Record) -> RunState:
+def _step_inner(state: RunState, record: events.Record) -> RunState:
     event = record.event
-    if isinstance(event, ToolStart | ToolStop):
+    if isinstance(event, events.ToolStart | events.ToolStop):
         state = _count_tools(state, record.path, (event,))
-    elif isinstance(event, AttemptStart) and (event.prices or event.is_unpriced):
+    elif isinstance(event, events.AttemptStart) and (event.prices or event.is_unpriced):
         state = replace(state, prices={**state.prices, event.model: event.prices})
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
 
-def _run_start(state: RunState, event: RunStart) -> RunState:
+def _run_start(state: RunState, event: events.RunStart) -> RunState:
     conversation = event.conversation
     before = conversation
     if event.added:
@@ -217,7 +186,7 @@ def _run_start(state: RunState, event: RunStart) -> RunState:
     )
 
 
-def _run_resume(state: RunState, event: RunResume) -> RunState:
+def _run_resume(state: RunState, event: events.RunResume) -> RunState:
     carried = shared_fields(event, RunState)  # what the run took before the pause counts
     carried |= {"status": "running", "pause": None, "reason": ""}
     return replace(
@@ -230,18 +199,18 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
     )
 
 
-def _run_recover(state: RunState, event: RunRecover) -> RunState:
+def _run_recover(state: RunState, event: events.RunRecover) -> RunState:
     return state if event.output_format is None else replace(state, output_format=event.output_format)
 
 
-def _run_pause(state: RunState, event: RunPause) -> RunState:
+def _run_pause(state: RunState, event: events.RunPause) -> RunState:
     state = close(state)
     pause = event.pause
     calls = _placed(state.conversation, pause)
     return replace(state, status="paused", reason=pause.hook, calls=calls, pause=pause)
 
 
-def _placed(conversation: Conversation, pause: PauseState) -> tuple[CallState, ...]:
+def _placed(conversation: Conversation, pause: events.PauseState) -> tuple[CallState, ...]:
     """The calls that wait, and those that have a result already, in the order of the calls."""
     made = calls_made(conversation) if pause.refused else ()
     calls = [CallState(each.place, each.call) for each in pause.calls]
@@ -251,11 +220,11 @@ def _placed(conversation: Conversation, pause: PauseState) -> tuple[CallState, .
     return tuple(sorted(calls, key=attrgetter("place")))
 
 
-def _run_stop(state: RunState, _: RunStop) -> RunState:
+def _run_stop(state: RunState, _: events.RunStop) -> RunState:
     return replace(_end_calls(settle(state)), status="finished")
 
 
-def _run_abort(state: RunState, event: RunAbort) -> RunState:
+def _run_abort(state: RunState, event: events.RunAbort) -> RunState:
     state = _end_calls(settle(state))
     return replace(
         state,
@@ -275,7 +244,7 @@ def _end_calls(state: RunState) -> RunState:
     return replace(state, conversation=repair(_answered(state.conversation, answers)), calls=())
 
 
-def _run_requeue(state: RunState, _: RunRequeue) -> RunState:
+def _run_requeue(state: RunState, _: events.RunRequeue) -> RunState:
     """The run goes on.
 
     Its calls have their results; a part of an answer, which the abort left at the end, is requested again.
@@ -329,19 +298,19 @@ def sorted_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), sort_keys=True).encode()
 
 
-def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
+def _hook_verdict(state: RunState, event: events.HookVerdict) -> RunState:
     if event.verdict != "ContinueWithMessages":
         return state
     return replace(state, continuations=state.continuations + 1)
 
 
-def _turn_start(state: RunState, _: TurnStart) -> RunState:
+def _turn_start(state: RunState, _: events.TurnStart) -> RunState:
     if state.response is not None:
         state = settle(state)
     return replace(_end_calls(state), status="running", turns=state.turns + 1)
 
 
-def _turn_stop(state: RunState, _: TurnStop) -> RunState:
+def _turn_stop(state: RunState, _: events.TurnStop) -> RunState:
     state = settle(state)
     if not state.calls:
         return state
@@ -349,7 +318,7 @@ def _turn_stop(state: RunState, _: TurnStop) -> RunState:
     return _with_round(_end_calls(state), left)
 
 
-def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
+def _attempt_start(state: RunState, event: events.AttemptStart) -> RunState:
     if state.response is not None:
         state = settle(state)
     return replace(
@@ -366,7 +335,7 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
     )
 
 
-def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
+def _attempt_retract(state: RunState, _: events.AttemptRetract) -> RunState:
     return replace(
         state,
         conversation=state.conversation if state.response is None else state.base,
@@ -378,11 +347,11 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
     )
 
 
-def _tool_events(state: RunState, events: Sequence[ToolStart | ToolStop]) -> RunState:
-    state = _count_tools(state, state.path, events)
+def _tool_events(state: RunState, row: Sequence[events.ToolStart | events.ToolStop]) -> RunState:
+    state = _count_tools(state, state.path, row)
     calls, by_id, started = [*state.calls], dict[str, list[int]](), 0
-    for event in events:
-        if type(event) is ToolStart:
+    for event in row:
+        if type(event) is events.ToolStart:
             started += 1
             at = find_call(calls, event.place, event.call.id, by_id)
             each = CallState(event.place, event.call, "running")
@@ -395,9 +364,9 @@ def _tool_events(state: RunState, events: Sequence[ToolStart | ToolStop]) -> Run
     return replace(state, tool_calls=state.tool_calls + started, calls=tuple(calls))
 
 
-def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]) -> RunState:
+def _count_tools(state: RunState, path: tuple[str, ...], row: Sequence[events.ToolStart | events.ToolStop]) -> RunState:
     """The figures of tools after events of the run, or of a run inside."""
-    running, ended = step_tools(state.running_tools, path, events)
+    running, ended = step_tools(state.running_tools, path, row)
     errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
     for event in ended:
         errors, seconds = errors + event.is_error, seconds + event.seconds
@@ -406,19 +375,19 @@ def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolSt
     return replace(state, running_tools=running, tool_errors=errors, tool_seconds=seconds, tool_durations=durations)
 
 
-def _tool_output(state: RunState, event: ToolOutput) -> RunState:
-    return _tool_events(state, (ToolStop(event.result, place=event.place),))
+def _tool_output(state: RunState, event: events.ToolOutput) -> RunState:
+    return _tool_events(state, (events.ToolStop(event.result, place=event.place),))
 
 
-def _background_start(state: RunState, event: BackgroundStart) -> RunState:
+def _background_start(state: RunState, event: events.BackgroundStart) -> RunState:
     call = event.background
     others = tuple([each for each in state.background if each.id != call.id])
     if len(others) == len(state.background):  # its turn has its result: no process makes it again for the turn
-        state = _tool_events(state, (ToolStop(call.placeholder, place=call.place),))
+        state = _tool_events(state, (events.ToolStop(call.placeholder, place=call.place),))
     return replace(state, background=(*others, call))
 
 
-def _background_stop(state: RunState, event: BackgroundStop) -> RunState:
+def _background_stop(state: RunState, event: events.BackgroundStop) -> RunState:
     seconds, durations = event.seconds, state.tool_durations
     return replace(
         state,
@@ -441,7 +410,7 @@ def _put(calls: list[CallState], by_id: dict[str, list[int]], at: int | None, ea
         calls.append(each)
 
 
-def _message_add(state: RunState, event: MessageAdd) -> RunState:
+def _message_add(state: RunState, event: events.MessageAdd) -> RunState:
     if not state.is_closed:
         state = close(state, CUT_OFF)
     before = conversation = state.conversation
@@ -481,7 +450,7 @@ def _with_round(state: RunState, this: Round) -> RunState:
     return replace(state, rounds=(this, *rounds[: MAX_CYCLE - 1]), stale=stale, cycle=cycle, repeats=1 + stale // cycle)
 
 
-def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:
+def _conversation_replace(state: RunState, event: events.ConversationReplace) -> RunState:
     if not state.is_closed:
         state = close(state)
     # The messages that no request has sent yet are at the end, before and after.
@@ -494,7 +463,7 @@ def _conversation_replace(state: RunState, event: ConversationReplace) -> RunSta
     return replace(state, conversation=event.conversation, base=base, request_tokens=tokens)
 
 
-def _conversation_compact(state: RunState, event: ConversationCompact) -> RunState:
+def _conversation_compact(state: RunState, event: events.ConversationCompact) -> RunState:
     usage, spent = event.usage, state.spent
     if usage.total_tokens:
         by_model = with_tokens(state.spent_by_model, event.model, usage)
@@ -505,19 +474,19 @@ def _conversation_compact(state: RunState, event: ConversationCompact) -> RunSta
     return replace(state, conversation=conversation, request_tokens=None)
 
 
-def _shared_state_change(state: RunState, event: SharedStateChange) -> RunState:
+def _shared_state_change(state: RunState, event: events.SharedStateChange) -> RunState:
     return replace(state, shared_state=apply_change(state.shared_state, event))
 
 
-def _limit_reached(state: RunState, event: LimitReached) -> RunState:
+def _limit_reached(state: RunState, event: events.LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
 
-def _command_taken(state: RunState, event: CommandTaken) -> RunState:
+def _command_taken(state: RunState, event: events.CommandTaken) -> RunState:
     return replace(state, commands=max(state.commands, event.number))
 
 
-def _fork(state: RunState, event: Fork) -> RunState:
+def _fork(state: RunState, event: events.Fork) -> RunState:
     # What is delivered from outside goes to the run that has begun the call, and so does what its process returns.
     background = tuple([replace(each, is_delivered=False, reason=FORKED) for each in state.background])
     return replace(state, labels=event.labels, background=background)
@@ -525,35 +494,37 @@ def _fork(state: RunState, event: Fork) -> RunState:
 
 # The turn events that are missing here are for watchers, and change nothing.
 TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
-    RunStart: _run_start,
-    RunResume: _run_resume,
-    RunRecover: _run_recover,
-    RunPause: _run_pause,
-    RunStop: _run_stop,
-    RunAbort: _run_abort,
-    RunRequeue: _run_requeue,
-    Fork: _fork,
-    CommandTaken: _command_taken,
-    TurnStart: _turn_start,
-    TurnStop: _turn_stop,
-    AttemptStart: _attempt_start,
-    AttemptRetract: _attempt_retract,
-    MessageAdd: _message_add,
-    ToolOutput: _tool_output,
-    BackgroundStart: _background_start,
-    BackgroundStop: _background_stop,
-    ConversationReplace: _conversation_replace,
-    ConversationCompact: _conversation_compact,
-    SharedStateChange: _shared_state_change,
-    LimitReached: _limit_reached,
-    HookVerdict: _hook_verdict,
+    events.RunStart: _run_start,
+    events.RunResume: _run_resume,
+    events.RunRecover: _run_recover,
+    events.RunPause: _run_pause,
+    events.RunStop: _run_stop,
+    events.RunAbort: _run_abort,
+    events.RunRequeue: _run_requeue,
+    events.Fork: _fork,
+    events.CommandTaken: _command_taken,
+    events.TurnStart: _turn_start,
+    events.TurnStop: _turn_stop,
+    events.AttemptStart: _attempt_start,
+    events.AttemptRetract: _attempt_retract,
+    events.MessageAdd: _message_add,
+    events.ToolOutput: _tool_output,
+    events.BackgroundStart: _background_start,
+    events.BackgroundStop: _background_stop,
+    events.ConversationReplace: _conversation_replace,
+    events.ConversationCompact: _conversation_compact,
+    events.SharedStateChange: _shared_state_change,
+    events.LimitReached: _limit_reached,
+    events.HookVerdict: _hook_verdict,
 }
 
 # These come in rows, since tools run in parallel: a step takes several.
-TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = dict.fromkeys((ToolStart, ToolStop), _tool_events)
+TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = dict.fromkeys(
+    (events.ToolStart, events.ToolStop), _tool_events
+)
 
-_PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas}
-_RESPONSES = _PARTS | {Status, Error}
+_PARTS: frozenset[type[object]] = BLOCK_EVENTS | {events.Usage, Deltas}
+_RESPONSES = _PARTS | {events.Status, events.Error}
 # Neighbours of one sort are a row, which takes one step.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
     **dict.fromkeys(_RESPONSES, _step_response),

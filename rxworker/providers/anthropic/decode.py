@@ -35,29 +35,8 @@ from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_array, read_repaired, word
+from rxworker.providers.anthropic import wire
 from rxworker.providers.anthropic.container import CONTAINER, OWN_CALLS
-from rxworker.providers.anthropic.wire import (
-    WireBlockDelta,
-    WireBlockStart,
-    WireBlockStop,
-    WireCitationDelta,
-    WireCompactionDelta,
-    WireError,
-    WireEvent,
-    WireInputDelta,
-    WireMessageDelta,
-    WireMessageStart,
-    WireMessageStop,
-    WirePing,
-    WireSignatureDelta,
-    WireStop,
-    WireTextDelta,
-    WireThinkingDelta,
-    convert_loosely,
-    decode_event,
-    read_stop,
-    read_usage,
-)
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import error_failure
@@ -164,10 +143,10 @@ def _tool(block: JsonObject) -> ToolUseMetadata:
 
 # Which blocks a delta may open, when no start has come for it.
 IMPLICIT: dict[type, BlockType] = {
-    WireTextDelta: BlockType.TEXT,
-    WireCitationDelta: BlockType.TEXT,
-    WireThinkingDelta: BlockType.THINKING,
-    WireSignatureDelta: BlockType.THINKING,
+    wire.WireTextDelta: BlockType.TEXT,
+    wire.WireCitationDelta: BlockType.TEXT,
+    wire.WireThinkingDelta: BlockType.THINKING,
+    wire.WireSignatureDelta: BlockType.THINKING,
 }
 
 
@@ -192,15 +171,15 @@ def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
     return events
 
 
-def _add_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
+def _add_signature(block: OpenBlock, delta: wire.WireSignatureDelta) -> Events:
     return [SignatureDelta(block.index, delta.signature)]
 
 
-def _add_citation(block: OpenBlock, delta: WireCitationDelta) -> Events:
+def _add_citation(block: OpenBlock, delta: wire.WireCitationDelta) -> Events:
     return [CitationDelta(block.index, delta.citation)]
 
 
-def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+def _add_server_input(block: OpenBlock, delta: wire.WireInputDelta) -> Events:
     if block.began_whole:
         return ()
     if delta.text:
@@ -208,34 +187,34 @@ def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
     return [InputJsonDelta(block.index, delta.text)]
 
 
-def _keep_members(block: OpenBlock, delta: WireCompactionDelta | WireSignatureDelta) -> Events:
+def _keep_members(block: OpenBlock, delta: wire.WireCompactionDelta | wire.WireSignatureDelta) -> Events:
     given: JsonObject = msgspec.to_builtins(delta)
     block.keep_all({k: v for k, v in given.items() if k != "type" and v is not None})
     return ()
 
 
-def _keep_piece(block: OpenBlock, delta: WireTextDelta | WireThinkingDelta | WireInputDelta) -> Events:
+def _keep_piece(block: OpenBlock, delta: wire.WireTextDelta | wire.WireThinkingDelta | wire.WireInputDelta) -> Events:
     block.keep(KEPT[type(delta)], delta.text)
     return ()
 
 
-KEPT: dict[type, str] = {WireTextDelta: "text", WireThinkingDelta: "thinking", WireInputDelta: "input"}
+KEPT: dict[type, str] = {wire.WireTextDelta: "text", wire.WireThinkingDelta: "thinking", wire.WireInputDelta: "input"}
 """The fields of a block of an unknown kind that grow by deltas."""
 
 # What a delta becomes that does nothing but add to the text of its block.
 PLAIN: dict[tuple[BlockType, type], Callable[[int, str], TextDeltas]] = {
-    (BlockType.TEXT, WireTextDelta): TextDelta,
-    (BlockType.THINKING, WireThinkingDelta): ThinkingDelta,
-    (BlockType.TOOL_USE, WireInputDelta): InputJsonDelta,
+    (BlockType.TEXT, wire.WireTextDelta): TextDelta,
+    (BlockType.THINKING, wire.WireThinkingDelta): ThinkingDelta,
+    (BlockType.TOOL_USE, wire.WireInputDelta): InputJsonDelta,
 }
 
 # What any other delta does, by the block it is for. What is not in the tables travels on as `Opaque`.
 ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
-    (BlockType.TEXT, WireCitationDelta): _add_citation,
-    (BlockType.THINKING, WireSignatureDelta): _add_signature,
-    (BlockType.SERVER_TOOL_USE, WireInputDelta): _add_server_input,
-    (BlockType.OPAQUE, WireCompactionDelta): _keep_members,
-    (BlockType.OPAQUE, WireSignatureDelta): _keep_members,
+    (BlockType.TEXT, wire.WireCitationDelta): _add_citation,
+    (BlockType.THINKING, wire.WireSignatureDelta): _add_signature,
+    (BlockType.SERVER_TOOL_USE, wire.WireInputDelta): _add_server_input,
+    (BlockType.OPAQUE, wire.WireCompactionDelta): _keep_members,
+    (BlockType.OPAQUE, wire.WireSignatureDelta): _keep_members,
     **{(BlockType.OPAQUE, kind): _keep_piece for kind in KEPT},
 }
 
@@ -250,7 +229,7 @@ END = frozenset(("type", "delta", "usage"))
 
 STARTED = ResponseStatus.STARTED
 COMPLETED = ResponseStatus.COMPLETED
-NO_STOP = WireStop()
+NO_STOP = wire.WireStop()
 
 
 class AnthropicDecoder(LenientDecoder):
@@ -281,7 +260,7 @@ class AnthropicDecoder(LenientDecoder):
                 return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
         try:
-            event = decode_event(frame.data)
+            event = wire.decode_event(frame.data)
         except UNREADABLE as error:
             return self._take_unread(frame, error)
         return self._take(event, frame.data)
@@ -289,14 +268,14 @@ class AnthropicDecoder(LenientDecoder):
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         datas = datas_of(frames)
-        events = self._all_of(datas, decode_event)
+        events = self._all_of(datas, wire.decode_event)
         if events is None:
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
         rest = iter(events)
-        event: WireEvent | None
+        event: wire.WireEvent | None
         for event in rest:
-            while (kind := type(event)) is WireBlockDelta:
+            while (kind := type(event)) is wire.WireBlockDelta:
                 event = self._take_row(event, rest, made)  # pyright: ignore[reportArgumentType] - it is of that kind
             if event is None:
                 break
@@ -308,7 +287,9 @@ class AnthropicDecoder(LenientDecoder):
                 break
         return made
 
-    def _take_row(self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]) -> WireEvent | None:
+    def _take_row(
+        self, event: wire.WireBlockDelta, rest: Iterator[wire.WireEvent], made: list[Part]
+    ) -> wire.WireEvent | None:
         """Take a delta together with those after it that add to the same text. Returns the first other event."""
         delta: Any = event.delta
         kind: type[object] = delta.__class__
@@ -319,9 +300,9 @@ class AnthropicDecoder(LenientDecoder):
             made += self._take_delta(event)
             return next(rest, None)
         texts: list[str] = [delta.text]
-        following: WireEvent | None = None
+        following: wire.WireEvent | None = None
         for following in rest:
-            if type(following) is not WireBlockDelta or following.index != place:
+            if type(following) is not wire.WireBlockDelta or following.index != place:
                 break
             more: Any = following.delta
             if more.__class__ is not kind:
@@ -336,12 +317,12 @@ class AnthropicDecoder(LenientDecoder):
             made.append(row)
         return following
 
-    def _take(self, event: WireEvent, data: bytes) -> Events:
+    def _take(self, event: wire.WireEvent, data: bytes) -> Events:
         taken = HANDLERS[type(event)](self, event)
         return [*taken, *self._new_members(event, data)] if type(event) in HEADS else taken
 
-    def _new_members(self, event: WireEvent, data: bytes) -> Events:
-        if type(event) is WireMessageStart:
+    def _new_members(self, event: wire.WireEvent, data: bytes) -> Events:
+        if type(event) is wire.WireMessageStart:
             return self._heads.new_in(data, "message_start", MESSAGE, "message")
         inner = self._heads.new_in(data, "message_delta", DELTA, "delta")
         return [*inner, *self._heads.new_in(data, "message_delta", END)]
@@ -349,11 +330,11 @@ class AnthropicDecoder(LenientDecoder):
     def finish(self) -> Events:
         """The bytes ended. Before the end of the response, that is an error."""
         is_whole = not (self._over or self._broken or self._stop.stop_reason is None)
-        return self._stop_message(WireMessageStop()) if is_whole else super().finish()
+        return self._stop_message(wire.WireMessageStop()) if is_whole else super().finish()
 
     # metadata of a message
 
-    def _start_message(self, event: WireMessageStart) -> Events:
+    def _start_message(self, event: wire.WireMessageStart) -> Events:
         events: list[ResponseEvent] = []
         if self._open or self._closed:
             events += self.blocks.begin_again("the provider started the message again")
@@ -368,14 +349,14 @@ class AnthropicDecoder(LenientDecoder):
         events += self._take_usage(message.usage)
         return events
 
-    def _change_message(self, event: WireMessageDelta) -> Events:
+    def _change_message(self, event: wire.WireMessageDelta) -> Events:
         if event.delta is not None:
             self._echo = _echo(event.delta.container) or self._echo
             if event.delta.stop_reason is not None:
                 self._stop = event.delta
         return self._take_usage(event.usage)
 
-    def _stop_message(self, _: WireMessageStop) -> Events:
+    def _stop_message(self, _: wire.WireMessageStop) -> Events:
         if self._open and self._stop.stop_reason is None:
             return self._fail(CUT)
         self._over = True
@@ -392,11 +373,11 @@ class AnthropicDecoder(LenientDecoder):
         if None in usage.values():
             usage = {key: value for key, value in usage.items() if value is not None}
         self._usage = self._usage | usage
-        return [read_usage(self._usage)]
+        return [wire.read_usage(self._usage)]
 
     # the life of a block
 
-    def _start_block(self, event: WireBlockStart) -> Events:
+    def _start_block(self, event: wire.WireBlockStart) -> Events:
         place = self._next() if event.index is None else event.index
         events: list[ResponseEvent] = []
         if (before := self._open.pop(place, None)) is not None:
@@ -412,7 +393,7 @@ class AnthropicDecoder(LenientDecoder):
             events += first_deltas(opened, block)
         return events
 
-    def _take_delta(self, event: WireBlockDelta) -> Events:
+    def _take_delta(self, event: wire.WireBlockDelta) -> Events:
         delta = event.delta
         place = self._last() if event.index is None else event.index
         block = self._open.get(place)
@@ -425,7 +406,7 @@ class AnthropicDecoder(LenientDecoder):
             return [start, *_add(block, delta)]
         return _add(block, delta)
 
-    def _stop_block(self, event: WireBlockStop) -> Events:
+    def _stop_block(self, event: wire.WireBlockStop) -> Events:
         place = self._last() if event.index is None else event.index
         block = self._open.pop(place, None)
         if block is None:
@@ -450,11 +431,11 @@ class AnthropicDecoder(LenientDecoder):
         # A call that was never closed is whole only if the response is known to have ended for its sake.
         if block.block_type is TOOL_USE and known_kind(raw or "") not in NORMAL:
             return [self.blocks.abort(block.index, f"the call was cut off: {raw}")]
-        return self._stop_block(WireBlockStop(place))
+        return self._stop_block(wire.WireBlockStop(place))
 
     # what went wrong
 
-    def _take_error(self, event: WireError) -> Events:
+    def _take_error(self, event: wire.WireError) -> Events:
         return self._fail(error_failure({"error": event.error, "request_id": event.request_id}))
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
@@ -464,16 +445,16 @@ class AnthropicDecoder(LenientDecoder):
         if raw.get("type") == "message" and isinstance(raw.get("content"), list):
             return [event for one in whole_frames(raw) for event in self.feed(one)]
         try:
-            event = convert_loosely(raw, frame.event)
+            event = wire.convert_loosely(raw, frame.event)
         except msgspec.ValidationError:
             return [Opaque(word(raw.get("type")) or frame.event, raw)]
         return self._take(event, frame.data)
 
     def _stop_reason(self) -> StopReason | None:
-        return read_stop(self._stop, self._called, self._malformed)
+        return wire.read_stop(self._stop, self._called, self._malformed)
 
 
-def _ping(_: AnthropicDecoder, __: WirePing) -> Events:
+def _ping(_: AnthropicDecoder, __: wire.WirePing) -> Events:
     return [Ping()]
 
 
@@ -497,7 +478,7 @@ def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
     return (SseFrame(msgspec.json.encode(frame)) for frame in frames)
 
 
-HEADS = frozenset((WireMessageStart, WireMessageDelta))
+HEADS = frozenset((wire.WireMessageStart, wire.WireMessageDelta))
 """The messages of the wire that hold more than content."""
 
 
@@ -508,12 +489,12 @@ def _echo(container: Json) -> JsonObject | None:
 
 # The protocol: what a message of the wire does to the response. What a delta does to a block is in `ADDERS`.
 HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
-    WireBlockDelta: AnthropicDecoder._take_delta,
-    WireMessageStart: AnthropicDecoder._start_message,
-    WireMessageDelta: AnthropicDecoder._change_message,
-    WireMessageStop: AnthropicDecoder._stop_message,
-    WireBlockStart: AnthropicDecoder._start_block,
-    WireBlockStop: AnthropicDecoder._stop_block,
-    WirePing: _ping,
-    WireError: AnthropicDecoder._take_error,
+    wire.WireBlockDelta: AnthropicDecoder._take_delta,
+    wire.WireMessageStart: AnthropicDecoder._start_message,
+    wire.WireMessageDelta: AnthropicDecoder._change_message,
+    wire.WireMessageStop: AnthropicDecoder._stop_message,
+    wire.WireBlockStart: AnthropicDecoder._start_block,
+    wire.WireBlockStop: AnthropicDecoder._stop_block,
+    wire.WirePing: _ping,
+    wire.WireError: AnthropicDecoder._take_error,
 }

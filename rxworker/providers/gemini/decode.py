@@ -52,26 +52,7 @@ from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
-from rxworker.providers.gemini.wire import (
-    CALL,
-    CONTINUES,
-    KINDS,
-    SIGNATURE,
-    SNAKE,
-    UNSPECIFIED,
-    PendingCall,
-    Signatures,
-    WireCandidate,
-    WireChunk,
-    beside,
-    decode_chunk,
-    kind_of,
-    merge_usage,
-    read_block,
-    read_stop,
-    read_usage,
-    text_of,
-)
+from rxworker.providers.gemini import wire
 from rxworker.providers.malformed import (
     BROKEN,
     DONE,
@@ -90,7 +71,7 @@ WORKS = ("citationSources", "citations")
 SOURCES = {"groundingMetadata": "grounding_metadata", "urlContextMetadata": "url_context_metadata"}
 
 
-_NO_OTHERS = (None,) * (len(WireCandidate.__struct_fields__) - 2)  # but content and index
+_NO_OTHERS = (None,) * (len(wire.WireCandidate.__struct_fields__) - 2)  # but content and index
 _TEXT_KEYS = frozenset({"text", "thought"})
 # Constants, since a member of an enumeration is slow to look up.
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
@@ -109,10 +90,10 @@ class Choice:
         self._blocks = blocks
         self._last_id = ""  # a result without an id belongs to the last call
         self._sources: JsonObject = {}  # each is reported once although servers may repeat them
-        self._signatures = Signatures()
+        self._signatures = wire.Signatures()
         self._open_text: int | None = None
         self._kind = TEXT
-        self._call: PendingCall | None = None
+        self._call: wire.PendingCall | None = None
         self._called = self._malformed = False
         self._is_bare = False  # a call came without arguments
         self._raw: str | None = None
@@ -128,15 +109,15 @@ class Choice:
         """Why it ended, as far as is known."""
         # Arguments without a name may belong to the call without arguments, which must not run with its defaults.
         called = self._called and not (self._malformed and self._is_bare)
-        return read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
+        return wire.read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
 
-    def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
+    def continue_text(self, piece: wire.WireCandidate) -> TextDelta | ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do.
 
         ``None`` for any other.
         """
-        content, place = wire.content, self._open_text
-        if place is None or content is None or astuple(wire)[2:] != _NO_OTHERS:
+        content, place = piece.content, self._open_text
+        if place is None or content is None or astuple(piece)[2:] != _NO_OTHERS:
             return None
         if (parts := content.parts) is None or len(parts) != 1:
             return None
@@ -149,23 +130,23 @@ class Choice:
         self._signatures.length += len(text)
         return (TextDelta if kind is TEXT else ThinkingDelta)(place, text, self.index)
 
-    def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
+    def take(self, piece: wire.WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""
-        ends = bool(wire.finish_reason) and wire.finish_reason != UNSPECIFIED
+        ends = bool(piece.finish_reason) and piece.finish_reason != wire.UNSPECIFIED
         if ends:
-            self._finish(str(wire.finish_reason), wire.finish_message)
-        parts = wire.content.parts if wire.content else None
+            self._finish(str(piece.finish_reason), piece.finish_message)
+        parts = piece.content.parts if piece.content else None
         for part in parts or ():
             yield from self._take_part(part)
-        if wire.citation_metadata:
-            yield from self._cite_works(wire.citation_metadata)
+        if piece.citation_metadata:
+            yield from self._cite_works(piece.citation_metadata)
         for name in SOURCES:
-            metadata: Json = getattr(wire, SOURCES[name])
+            metadata: Json = getattr(piece, SOURCES[name])
             if metadata and self._sources.get(name) != metadata:
                 self._sources[name] = metadata
                 yield from self._cite(name, [{name: metadata}], metadata)
-        if ends and wire.safety_ratings and not keeps_calls(self._raw):
-            yield Opaque("safetyRatings", wire.safety_ratings)
+        if ends and piece.safety_ratings and not keeps_calls(self._raw):
+            yield Opaque("safetyRatings", piece.safety_ratings)
 
     def end(self) -> Iterator[ResponseEvent]:
         """The response ended: what is open stops, or is aborted if it cannot be whole."""
@@ -182,19 +163,21 @@ class Choice:
     def _take_part(self, part: Json) -> Sequence[ResponseEvent] | Iterator[ResponseEvent]:
         if not isinstance(part, dict):
             return [Opaque("part", part)]
-        kind = kind_of(part)
-        call = part.get(CALL)
+        kind = wire.kind_of(part)
+        call = part.get(wire.CALL)
         text = part.get("text")
-        if kind == CALL and isinstance(call, dict):
-            called = self._take_call(call, beside(part))
+        if kind == wire.CALL and isinstance(call, dict):
+            called = self._take_call(call, wire.beside(part))
             if not isinstance(text, str) or not text:
                 return called
             return chain(self._grow_text({"thought": part.get("thought")}, text), called)
-        if not kind and (isinstance(text, str) or SIGNATURE not in part):
+        if not kind and (isinstance(text, str) or wire.SIGNATURE not in part):
             return self._grow_text(part, text if isinstance(text, str) else "")
-        if SNAKE in part:
-            return self._take_part({SIGNATURE if name == SNAKE else name: value for name, value in part.items()})
-        if isinstance(text, str) and text and kind not in KINDS:
+        if wire.SNAKE in part:
+            return self._take_part(
+                {wire.SIGNATURE if name == wire.SNAKE else name: value for name, value in part.items()}
+            )
+        if isinstance(text, str) and text and kind not in wire.KINDS:
             return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
         return self._take_whole(part)
 
@@ -202,7 +185,7 @@ class Choice:
 
     def _grow_text(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
         kind = THINKING if part.get("thought") else TEXT
-        value = part.get(SIGNATURE)
+        value = part.get(wire.SIGNATURE)
         signature = value if isinstance(value, str) else None
         if not text and (signature is None or self._open_text is None or self._kind is not kind):
             if signature is not None:
@@ -245,38 +228,38 @@ class Choice:
             given = wire_id if isinstance(wire_id, str) else ""
             metadata = ToolUseMetadata(given or made_id(), name)
             start = self._blocks.start(BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
-            pending = self._call = PendingCall(start.index, given, echo)
+            pending = self._call = wire.PendingCall(start.index, given, echo)
             yield start
         elif pending is None:
             self._malformed = self._malformed or bool(call)
             if call or echo:
-                yield Opaque(CALL, {CALL: call, **echo})
+                yield Opaque(wire.CALL, {wire.CALL: call, **echo})
             return
         else:
             pending.later |= echo
         yield from pending.take(call)
-        if not call.get(CONTINUES):
+        if not call.get(wire.CONTINUES):
             yield from self._close()
 
     # everything else
 
     def _take_whole(self, part: JsonObject) -> Iterator[ResponseEvent]:
         yield from self._close()
-        kind = kind_of(part)
+        kind = wire.kind_of(part)
         found = part.get(kind)
         value: JsonObject = found if isinstance(found, dict) else {}
-        block_type = KINDS.get(kind) if isinstance(found, dict) else None
-        given, metadata, arguments = text_of(value, "id"), None, None
+        block_type = wire.KINDS.get(kind) if isinstance(found, dict) else None
+        given, metadata, arguments = wire.text_of(value, "id"), None, None
         if block_type is BlockType.SERVER_TOOL_USE:
             self._last_id = given or made_id()
             arguments = value.get("args")
             if kind == "executableCode":
                 arguments = {name: member for name, member in value.items() if name != "id"}
-            metadata = ToolUseMetadata(self._last_id, text_of(value, "toolType") or kind)
+            metadata = ToolUseMetadata(self._last_id, wire.text_of(value, "toolType") or kind)
         elif block_type is BlockType.SERVER_TOOL_RESULT:
             metadata = ToolResultMetadata(given or self._last_id, kind)
-        elif block_type is None or not text_of(value, "mimeType").startswith("image/"):
-            block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(kind or SIGNATURE)
+        elif block_type is None or not wire.text_of(value, "mimeType").startswith("image/"):
+            block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(kind or wire.SIGNATURE)
         start = self._blocks.start(block_type, metadata, part, choice=self.index)
         yield start
         if arguments:
@@ -287,7 +270,7 @@ class Choice:
         """Close what is open: text, thoughts or a call, never more than one of them."""
         if self._open_text is not None:
             yield self._blocks.stop(self._open_text, self._own_stop(), self._signatures.echo())
-            self._open_text, self._signatures = None, Signatures()
+            self._open_text, self._signatures = None, wire.Signatures()
         call, self._call = self._call, None
         if call is None:
             return
@@ -350,7 +333,7 @@ class GeminiDecoder(LenientDecoder):
         if frame.event == "error":
             return self._fail(garbage_failure(frame) or frame_failure(read_json(frame.data)))
         try:
-            chunk = decode_chunk(frame.data)
+            chunk = wire.decode_chunk(frame.data)
         except UNREADABLE as error:
             return self._take_unread(frame, error)
         return self._continue(chunk) or list(self._take(chunk, frame.data))
@@ -358,7 +341,7 @@ class GeminiDecoder(LenientDecoder):
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
         datas = datas_of(frames)
-        chunks = self._all_of(datas, decode_chunk)
+        chunks = self._all_of(datas, wire.decode_chunk)
         if chunks is None or has_event(frames, STRAY) or has_event(frames, "error"):
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[ResponseEvent] = []
@@ -368,7 +351,7 @@ class GeminiDecoder(LenientDecoder):
             made += self._continue(chunk) or self._take(chunk, data)
         return gather(made)
 
-    def _continue(self, chunk: WireChunk) -> Events:
+    def _continue(self, chunk: wire.WireChunk) -> Events:
         """The events of a chunk that adds to the open text of one candidate, and may have new totals.
 
         None for any other chunk.
@@ -376,9 +359,9 @@ class GeminiDecoder(LenientDecoder):
         candidates = chunk.candidates
         if candidates is None or len(candidates) != 1 or chunk.error or chunk.prompt_feedback:
             return ()
-        wire = candidates[0]
-        choice = self._choices.get(wire.index or 0)
-        delta = None if choice is None else choice.continue_text(wire)
+        piece = candidates[0]
+        choice = self._choices.get(piece.index or 0)
+        delta = None if choice is None else choice.continue_text(piece)
         if delta is None:
             return ()
         if chunk.usage_metadata:
@@ -397,14 +380,14 @@ class GeminiDecoder(LenientDecoder):
             events += self._end() if whole else self._fail(self._cut())
         return events
 
-    def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
+    def _take(self, chunk: wire.WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
         if chunk.error:
             yield from self._fail(error_failure({"error": chunk.error}))
             return
         yield from self._start(chunk)
-        for wire in chunk.candidates or ():
-            yield from self._choice(wire.index or 0).take(wire)
-        if blocked := read_block(chunk.prompt_feedback):
+        for piece in chunk.candidates or ():
+            yield from self._choice(piece.index or 0).take(piece)
+        if blocked := wire.read_block(chunk.prompt_feedback):
             self._blocked = blocked
             yield Opaque("promptFeedback", chunk.prompt_feedback)
         self._take_news()
@@ -416,7 +399,7 @@ class GeminiDecoder(LenientDecoder):
             yield from self._heads.new_in(data, "chunk", HEAD)
         yield from self._new_usage()
 
-    def _start(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
+    def _start(self, chunk: wire.WireChunk) -> Iterator[ResponseEvent]:
         if not self._started:
             self._started = self._has_begun = True
             name, model = _name(chunk.response_id), _name(chunk.model_version)
@@ -434,14 +417,14 @@ class GeminiDecoder(LenientDecoder):
         if self._usage == self._emitted_usage:
             return ()
         self._emitted_usage = self._usage
-        return (read_usage(self._usage),)
+        return (wire.read_usage(self._usage),)
 
     def _take_news(self) -> bool:
         """Decode the newest of the usages that wait, and drop the others. Whether there was one."""
         waiting, self._news = self._news, []
         for raw in reversed(waiting):
             if isinstance(update := read_json(raw), dict):
-                self._usage = merge_usage(self._usage, update)
+                self._usage = wire.merge_usage(self._usage, update)
                 return True
         return False
 
@@ -510,7 +493,7 @@ class GeminiDecoder(LenientDecoder):
         if not isinstance(raw, dict):
             yield Opaque("chunk", raw)
             return
-        chunk, rest = read_loosely(raw, WireChunk)
+        chunk, rest = read_loosely(raw, wire.WireChunk)
         if not (chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata):
             yield from self._take(chunk, msgspec.json.encode(raw))
             return
