@@ -18,6 +18,7 @@ from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple
 from unittest.mock import MagicMock
 
+import aiohttp
 import pytest
 import reactivex
 from msgspec import Struct
@@ -37,6 +38,7 @@ from rxworker.panels import count
 from rxworker.providers import HttpRequest, Request
 from rxworker.tap import tap
 from rxworker.testing import HookStub, Marbles, ScriptedModel, call, send_context
+from rxworker.testing.lab import Outcome
 from rxworker.timeline import TEXT_BLOCK, Timeline
 from rxworker.tools import Done, Toolbox
 from rxworker.tools.base import in_doubt
@@ -500,6 +502,15 @@ async def use_on_alert(seam: Seam, function: Callable[..., Any]) -> str:
     return ""
 
 
+async def use_rerun(seam: Seam, function: Callable[..., Any]) -> str:
+    async with MemoryLog() as log, aiohttp.ClientSession(trust_env=False) as http:
+        run = Worker(ScriptedModel(["Hello!"])).new_session(log=log).run("Hi")
+        await run
+        async with WebServer(Worker(ScriptedModel([])), port=0, log=log, rerun=function) as server:
+            answer = await http.post(f"{server.url}api/runs/{run.id}/rerun", json={})
+            return await answer.text()
+
+
 async def ended_since(before: int, task: asyncio.Task[None] | None = None) -> None:
     """Wait until a call of a `Returning` has ended, or a task, and what it has raised is reported."""
     async with asyncio.timeout(20):
@@ -575,6 +586,7 @@ AWAITING: dict[str, Awaiting] = {
     "on_run": Awaiting(use_on_run, None, ""),
     "work.on_run": Awaiting(use_on_taken, None, "finished"),
     "on_alert": Awaiting(use_on_alert, None, ""),
+    "rerun": Awaiting(use_rerun, Outcome("run-1", "same"), '"status":"same"', "rerun= returned"),
     "ready": Awaiting(use_ready, None, ""),
     "make_worker": Awaiting(use_make_worker, Worker(ScriptedModel(["Hello!"] * 50)), "finished", "make_worker=lambda"),
 }

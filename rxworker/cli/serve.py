@@ -19,12 +19,13 @@ from rxworker.boards import Dashboard, Webhook
 from rxworker.cli import resolve
 from rxworker.cli.demo_script import PRICES, QUESTION, SCRIPTED, WORKER, demo_worker
 from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_line
-from rxworker.cli.tap import Begun, TapLine, read_line, report, watch_only
+from rxworker.cli.tap import Begun, TapLine, read_line, report
 from rxworker.cli.tap import begin as begin_tap
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.run.run import Run
+from rxworker.testing.lab import rerun_stored
 from rxworker.tools.cancellation import keep
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.runs.store import OnRun
@@ -73,11 +74,8 @@ def serve(
     lines = [read_line(each) for each in taps]
     if lines and log is None:
         raise CommandError("--tap needs --log, which stores what is recorded", MISUSED)
-    if lines and not served:
-        served.append(("none", watch_only))
-    workers = resolve.by_name(
-        served, "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
-    )
+    needed = "serve needs the function that makes a worker, --provider and --model, --queue, --demo, or --tap"
+    workers = {} if lines and not served else resolve.by_name(served, needed)
 
     shown = None if dashboards is None else [resolve.dashboard_of(given) for given in dashboards]
 
@@ -99,6 +97,7 @@ def serve(
         webhook=_webhook(shown or (), on_alert, alert_secret_env),
         settings=settings,
         dashboards=shown,
+        rerun=rerun_stored,
     )
 
 

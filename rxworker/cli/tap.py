@@ -17,12 +17,9 @@ from msgspec import Struct
 
 from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_error, write_line
 from rxworker.cli.resolve import read_variable
-from rxworker.errors import InputRefusedError, describe
-from rxworker.messages import Message
+from rxworker.errors import describe
 from rxworker.providers.base import hidden_url
-from rxworker.worker.worker import Worker
 
-ONLY_WATCHES = "this server only records: start it with a worker, such as --provider and --model, to begin runs here"
 if TYPE_CHECKING:
     from rxworker.log import EventLog
     from rxworker.run.run import Run
@@ -134,16 +131,6 @@ def report(line: TapLine, begun: Begun) -> asyncio.Task[None]:
             write_error(f"rxworker: the tap {line.source} has ended: {describe(error)}")
 
     return asyncio.ensure_future(follow())
-
-
-def watch_only() -> Worker:
-    """The worker of a server that only records: it refuses what is sent to it."""
-    from rxworker.tap.run import Elsewhere
-
-    def refuse(_: Message) -> Message:
-        raise InputRefusedError(ONLY_WATCHES)
-
-    return Worker(Elsewhere("none"), map_input=refuse)
 
 
 async def _session_files(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:

@@ -134,8 +134,8 @@ def test_a_provider_answers_who_has_the_token_and_the_server_is_not_ready_when_i
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "--provider and --model, --queue, or --demo"),
-        (["--provider", "anthropic"], "--provider and --model, --queue, or --demo"),
+        ([], "--queue, --demo, or --tap"),
+        (["--provider", "anthropic"], "--queue, --demo, or --tap"),
         (["--demo", "--host", "0.0.0.0"], "--token-env"),
         (["--demo", "--host", "example.com"], "--token-env"),
         (["--demo", "--token-env", "NOT_THERE"], "'NOT_THERE' is not set"),

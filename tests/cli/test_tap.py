@@ -99,7 +99,7 @@ async def test_a_server_shows_what_it_taps_and_has_no_worker(tmp_path: Path) -> 
             shown = (await response.json())["runs"]
         assert {each["worker"] for each in shown} == {"tap:claude-code"}
         async with http.post(url + "api/runs", json={"input": "Hi"}) as response:
-            assert "only records" in await response.text()
+            assert "only shows runs" in await response.text()
 
 
 async def test_a_run_of_another_server_is_recorded(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, InputRefus
 from rxworker.events import SharedStateChange
 from rxworker.events.arguments import arguments_object
 from rxworker.hub.history import expand
+from rxworker.log import EventLog
+from rxworker.log.format import records_of
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Prices, ToolMeta, ToolResult
 from rxworker.messages.settings import check_plain
@@ -163,6 +165,36 @@ async def rerun(
         return await asyncio.to_thread(run_in, VirtualTimeScheduler(), one.play())
     except LocalProtocolError as error:  # the candidate waits for what never comes
         return one.outcome(reason=error.message)
+
+
+async def rerun_stored(log: EventLog, run_id: str, candidate: Worker) -> Outcome:
+    """Run one run of a log again, with the model and the tools from the log.
+
+    A web server with ``rerun=rerun_stored`` does so with its workers, when a client requests it: its page shows how a
+    run comes out with what is served now. The candidate's hooks run in an event loop of their own.
+
+    Args:
+        log: The log.
+        run_id: The id of the run.
+        candidate: The worker.
+
+    Raises:
+        ConfigurationError: As for `rerun`.
+        LogError: The log cannot be read.
+
+    Example:
+        >>> from rxworker.log import MemoryLog
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         worker = Worker(ScriptedModel(["Hello."]), log=log)
+        ...         run = worker.run("Hi")
+        ...         await run
+        ...         print((await rerun_stored(log, run.id, worker)).status)
+        >>> asyncio.run(main())
+        same
+    """
+    entries, info = [entry async for entry in log.read(run_id)], await log.listed(run_id)
+    return await rerun(LabRun(run_id, records_of(entries, run_id), None if info is None else info.row), candidate)
 
 
 class _Played(ScriptedModel):

@@ -84,6 +84,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/runs/{id}/worker", partial(get_worker, state)),
         *[post(f"/api/runs/{{id}}/{name}", partial(verb, state)) for name, verb in VERBS.items()],
         post("/api/runs/{id}/resume", partial(post_resume, state)),
+        post("/api/runs/{id}/rerun", partial(post_rerun, state)),
         post("/api/runs/{id}/deliver", partial(post_deliver, state), DELIVER),
         post("/api/conversations/{id}/disallow", partial(post_disallow, state)),
         post("/api/conversations/{id}/mark", partial(post_mark, state)),
@@ -334,6 +335,7 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
         "title": state.settings.title,
         "workers": workers,
         "can_fork": log is not None,
+        "can_rerun": state.can_rerun,
         "has_fleet": log is not None and not state.has_users,
         "prices": {**state.settings.prices, **known},
         # Otherwise a search finds titles alone.
@@ -426,6 +428,20 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     entry = await runs.resume_at(request.params["id"], waiting, read_resume(body))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
+
+
+class RerunBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that runs a stored run again: with which worker, by default the first."""
+
+    worker: str | None = None
+
+
+async def post_rerun(state: ServerState, request: WebRequest) -> web.Response:
+    """Run a stored run again with a worker of the server, and return how it came out."""
+    entry = await state.runs.of(request).settled(request.params["id"])
+    body = await read_json(request, RerunBody)
+    outcome = await state.rerun(entry.id, body.worker, request)
+    return bytes_response(json_redactor()(encode_json(outcome)))
 
 
 async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:

@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
+from msgspec import Struct
 from reactivex import Observable, abc
 
 from rxworker.boards import AlertChange, Dashboard, Published
@@ -16,7 +17,7 @@ from rxworker.desk.conversation import new_conversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
-from rxworker.messages.settings import checks_arguments
+from rxworker.messages.settings import awaited, checks_arguments
 from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.resume.stored import last_input, title_of
 from rxworker.run.run import Run
@@ -24,7 +25,7 @@ from rxworker.ui.web.boards.boards import Boards
 from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
-from rxworker.ui.web.http.request import Shown
+from rxworker.ui.web.http.request import Shown, WebRequest
 from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
@@ -39,6 +40,8 @@ from rxworker.worker.callbacks import Callback
 from rxworker.worker.worker import Worker
 
 A = TypeVar("A")
+Rerun: TypeAlias = Callable[[EventLog, str, Worker], object]
+"""Runs the stored run with an id again with a worker: a plain or a coroutine function, which returns a `Struct`."""
 
 
 class ServerOptions(TypedDict, total=False):
@@ -59,6 +62,9 @@ class ServerOptions(TypedDict, total=False):
             them; for example `Webhook.send`. A coroutine function has one alert after the other. Its exceptions are
             logged. After a restart it is called with what has changed since, and once with the last change of each
             value before that.
+        rerun: Runs a stored run again with a worker of the server, when a client requests that, and returns what the
+            page shows: `rxworker.testing.lab.rerun_stored`, or a function that uses it. The hooks and operators of the
+            worker really run then.
     """
 
     settings: Settings | None
@@ -68,6 +74,7 @@ class ServerOptions(TypedDict, total=False):
     streams: Sequence[Published[Any]]
     dashboards: Sequence[Dashboard] | None
     on_alert: Callable[[AlertChange], object] | None
+    rerun: Rerun | None
 
 
 def _log_failure(change: AlertChange, error: BaseException) -> None:
@@ -113,10 +120,13 @@ class ServerState:
         streams: Sequence[Published[Any]] = (),
         dashboards: Sequence[Dashboard] | None = None,
         on_alert: Callable[[AlertChange], object] | None = None,
+        rerun: Rerun | None = None,
     ) -> None:
-        for name, function in (("user", user), ("on_run", on_run), ("on_alert", on_alert)):
+        for name, function in (("user", user), ("on_run", on_run), ("on_alert", on_alert), ("rerun", rerun)):
             if function is not None and not callable(function):
                 raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
+        if workers == {} and log is None:
+            raise ConfigurationError("the server needs a worker, or log= to show runs of: make_app(Worker(...))")
         self.settings = settings = settings or Settings()
         self.has_users = user is not None
         self.links = Links(log, has_users=self.has_users)
@@ -140,6 +150,8 @@ class ServerState:
         fleets = [] if log is None else [fleet(period, settings.prices) for period in PERIODS]
         self.boards = Boards(dashboards, self.store, meters, fleets, has_xray=settings.xray)
         self._on_alert = None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
+        self._rerun = None if log is None else rerun
+        self._rerunning = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -170,6 +182,32 @@ class ServerState:
             ApiError: The server has no log, or it has users.
         """
         return self._of_all(self.store.log)
+
+    @property
+    def can_rerun(self) -> bool:
+        """Whether clients can have stored runs run again."""
+        return self._rerun is not None
+
+    async def rerun(self, run_id: str, worker: str | None, request: WebRequest) -> Struct:
+        """Run a stored run again with a worker of the server, one at a time.
+
+        Raises:
+            ApiError: The server does not do that, there is no such worker, or it cannot be a candidate.
+        """
+        log = self.store.log
+        if log is None or self._rerun is None:
+            raise ApiError(404, "no_rerun", "this server runs no stored run again: give it log= and rerun=")
+        name, candidate = self.workers.make(worker, request)
+        if isinstance(candidate, QueuedWorker):
+            raise ApiError(409, "cannot_rerun", f"other processes perform the runs of {name}: use rxworker lab there")
+        try:
+            async with self._rerunning:
+                outcome = await awaited(self._rerun(log, run_id, candidate))
+        except ConfigurationError as error:
+            raise ApiError(409, "cannot_rerun", str(error)) from error
+        if not isinstance(outcome, Struct):
+            raise ApiError(409, "cannot_rerun", f"rerun= returned {outcome!r:.60}: return the outcome of rerun_stored")
+        return outcome
 
     def _of_all(self, found: A | None) -> A:
         """What shows the runs of all users, which a server with users does not."""

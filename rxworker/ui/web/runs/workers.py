@@ -68,19 +68,18 @@ class WorkerSource:
     """Creates workers by name.
 
     Args:
-        workers: A worker, or a function that returns one, or several by name; the first is the default.
+        workers: A worker, or a function that returns one, or several by name; the first is the default. None by an
+            empty mapping.
         prices: The prices of tokens, by the model's name.
 
     Raises:
-        ConfigurationError: There is none, or a value is neither a worker nor a function.
+        ConfigurationError: A value is neither a worker nor a function.
     """
 
     def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
         self._prices = prices or {}
         makers: dict[str, ServedWorker] = {}
         makers |= workers if isinstance(workers, Mapping) else {DEFAULT_NAME: workers}
-        if not makers:
-            raise ConfigurationError("the server needs a worker: make_app(Worker(...))")
         for name, make in makers.items():
             if not callable(make) and not isinstance(make, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
                 raise ConfigurationError(
@@ -106,6 +105,8 @@ class WorkerSource:
             ApiError: There is no worker of that name.
             MakeWorkerError: The function failed.
         """
+        if not self._makers:
+            raise ApiError(404, "no_worker", "this server has no worker: it only shows runs that others perform")
         name = next(iter(self._makers)) if name is None else name
         if name not in self._makers:
             known = ", ".join(self._makers)

@@ -12,7 +12,8 @@ import { byId, copy, save } from "./views/dom.js";
 import { htmlOf } from "./views/export.js";
 import { isField, Keys } from "./views/keys.js";
 import { Menu } from "./views/palette.js";
-import { announce, isMenuOpen, menu, view } from "./views/shell.js";
+import { announce, isMenuOpen, isWatchOnly, menu, view } from "./views/shell.js";
+import { RerunDialog } from "./views/rerun.js";
 import { ShareDialog } from "./views/share.js";
 import { isLink } from "./net/server.js";
 
@@ -24,9 +25,10 @@ export class Commands extends Keys {
   constructor(page) {
     super(COMMANDS);
     this.page = page;
-    this.runMenu = new Menu(byId("run-menu"), () => COMMANDS.filter(({ isInMenu }) => isInMenu).map((command) => ({ text: nameOf(command), act: () => this.run(command) })), byId("run-more"));
+    this.runMenu = new Menu(byId("run-menu"), () => COMMANDS.filter((command) => command.isInMenu && this.can(command)).map((command) => ({ text: nameOf(command), act: () => this.run(command) })), byId("run-more"));
     byId("commands").addEventListener("click", () => this.palette.open());
     this.share = new ShareDialog();
+    this.rerun = new RerunDialog();
     page.views.dashboards.share = (...shown) => this.share.open(...shown);
     byId("time-link").addEventListener("click", () => this.run({ id: "copyLink" }));
   }
@@ -44,7 +46,7 @@ export class Commands extends Keys {
       palette: [true, () => this.palette.open()],
       shortcuts: [true, () => this.sheet.open()],
       skip: [!byId("composer").hidden || !byId("approval").hidden, () => { view("conversation"); document.querySelector(".skip").click(); }],
-      newRun: [!isLink(), () => byId("new-run").click()],
+      newRun: [!isLink() && !isWatchOnly(), () => byId("new-run").click()],
       theme: [true, () => byId("theme").click()],
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
       boards: [!isLink(), () => byId("boards-link").click()],
@@ -57,6 +59,7 @@ export class Commands extends Keys {
       compare: [hasRun && page.store.list.length > 1, () => this.palette.open(() => this.others(), words.compare.choose)],
       copyLink: [true, () => this.copyLink()],
       share: [selection.id !== null && !isLink(), () => this.share.open({ run: selection.id }, this.title, byId("run-more"))],
+      rerun: [hasRun && page.canRerun && !isRunning && !isLink(), () => this.rerun.open(selection.id, this.title, this.workers, byId("run-more"))],
       saveMarkdown: saved((run) => save(`${run.id}.md`, "text/markdown", markdownOf(this.title, this.facts(run), run))),
       saveHtml: saved(async (run) => save(`${run.id}.html`, "text/html", await htmlOf(this.title, this.facts(run), run))),
       saveRecords: saved((run) => save(`${run.id}.jsonl`, "application/jsonl", linesOf(page.store.tape(run.id).filter(({ seq }) => seq <= run.seq)))),
@@ -94,6 +97,12 @@ export class Commands extends Keys {
     const rankOf = (run) => (run.id === source ? 0 : run.title === summary?.title ? 1 : 2), details = [compare.forkedFrom, compare.sameInput];
     const runs = store.list.filter((run) => run.id !== id && run.id !== otherId).map((run) => [rankOf(run), run]).sort(([a], [b]) => a - b);
     return runs.map(([rank, run]) => ({ text: run.title || words.runs.untitled, detail: [details[rank], statusWord(run.status, run.cause), ago(run.started, store.now())].filter(Boolean).join(" · "), keys: [], act: () => actions.compare(run.id) }));
+  }
+
+  // The names of the workers of the server, the one of the selected run first.
+  get workers() {
+    const own = this.page.selection.summary?.worker;
+    return [...this.page.workers.listed.keys()].sort((a, b) => (b === own) - (a === own));
   }
 
   get title() {

@@ -57,7 +57,7 @@ const views = {
 const workers = new Workers(isShared ? async () => null : api.workerOf, () => renderer.schedule());
 const renderer = new Renderer(page, selection, travel, views, workers);
 Object.assign(page, {
-  selection, renderer, views, actions,
+  selection, renderer, views, actions, workers, canRerun: false,
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
   restarted: loadInfo, probe: () => (isShared ? probeLink() : actions.probe()),
 });
@@ -109,7 +109,9 @@ async function loadInfo() {
     setText(byId("title"), info.title || "rxworker");
     workers.set(info.workers);
     renderer.table = new Map(Object.entries(info.prices ?? {}));
-    views.time.allow(info.can_fork === true);
+    document.body.toggleAttribute("data-watch-only", info.workers.length === 0); // then nothing begins here
+    page.canRerun = info.can_rerun === true && info.workers.length > 0;
+    views.time.allow(info.can_fork === true && info.workers.length > 0);
     views.controls.canRate = info.can_fork === true;
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);

@@ -13,7 +13,7 @@ export const words = {
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
     palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs", boards: "Show the dashboards", filter: "Add a filter",
     conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
-    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
+    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", rerun: "Run again and compare…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
   },
   link: {
@@ -41,6 +41,7 @@ export const words = {
   },
   welcome: {
     title: "What should it do?", text: "Every run appears here as it happens: what the model thinks, says and calls, each in its own lane.",
+    watchTitle: "Runs of other programs", watchText: "Every run appears here as it happens. This server begins none.",
     goneTitle: "This run is gone", goneText: "The server does not know it any more: it was dropped, or the server was restarted. Ask again below.",
     look: "Or look at one of the newest runs", can: "It may call", workerCan: "The {worker} may call", more: "and {n} more", link: "{title} ({status})",
   },
@@ -169,6 +170,10 @@ export const words = {
     ends: "It ends", hour: "in an hour", day: "in a day", week: "in a week", month: "in 30 days", never: "when it is revoked", make: "Make a link", address: "Address of the link", copy: "Copy",
     once: "This address is shown only now and is not stored.", links: "Links to this", made: "made {ago}", endsIn: "ends in {time}", days: "{n} days", revoke: "Revoke", revokeOf: "Revoke the link: {link}",
     board: "Share", ofRun: "{board}, of this run", ofConversation: "{board}, of this conversation", ofAll: "{board}, of all runs", missing: "This address has no link: it may have been cut off.",
+  },
+  rerun: {
+    title: "Run again and compare", what: "“{title}” runs again with a worker of this server. The model and the tools answer from the log, up to the first difference; hooks really run. Nothing is stored.", worker: "Worker", start: "Run again", running: "Running…",
+    same: "No difference", differs: "Different", notRerun: "It cannot be compared", was: "It was", now: "It is now", show: "Show record {n}", before: "It took", after: "It takes now", took: "{read} tokens read, {written} written, cost {cost}", unknown: "unknown",
   },
   fleet: {
     skip: "Skip to the runs", title: "Runs of all processes", conversations: "Conversations", tab: "Fleet · {title}", lost: "The connection was lost. Trying again.",

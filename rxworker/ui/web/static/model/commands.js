@@ -27,6 +27,7 @@ export const COMMANDS = [
   { id: "compare", group: "run", keys: [], isInMenu: true },
   { id: "copyLink", group: "run", keys: [], isInMenu: true },
   { id: "share", group: "run", keys: [], isInMenu: true },
+  { id: "rerun", group: "run", keys: [], isInMenu: true },
   { id: "saveMarkdown", group: "run", keys: [], isInMenu: true },
   { id: "saveHtml", group: "run", keys: [], isInMenu: true },
   { id: "saveRecords", group: "run", keys: [], isInMenu: true },

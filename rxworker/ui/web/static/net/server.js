@@ -307,6 +307,7 @@ export function verbsAt(server = "", reach = {}) {
 }
 
 export const { start, send, withdraw, pause, cancel, fork, resume } = verbsAt();
+export const rerun = (run, worker) => post(of(run, "rerun"), worker ? { worker } : {});
 export const annotate = (run, annotation) => post(of(run, "annotate"), annotation);
 export const requeue = (run) => post(of(run, "requeue"), { reason: "put back from the page" });
 export const mark = (conversation, changes) => post(`api/conversations/${encodeURIComponent(conversation)}/mark`, changes);

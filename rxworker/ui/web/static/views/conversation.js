@@ -248,7 +248,7 @@ class MessageView {
   update() {}
 
   actions() {
-    const { message } = this, button = (text, act) => el("button", { type: "button", text, onclick: act });
+    const { message } = this, button = (text, act) => el("button", { type: "button", class: "begins", text, onclick: act });
     this.bar = el("div", { class: "item-actions", role: "group", "aria-label": words.message.actions }, copyButton(() => message.said));
     if (this.send && areFiles(message.parts)) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(withFiles(message.parts, message.said))));
     return this.bar;

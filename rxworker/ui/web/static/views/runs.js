@@ -8,7 +8,7 @@ import { ANY, conversationsOf, filterFrom, isFiltered, marksOf, queryOf, SINCE, 
 import { fill, words } from "../model/language.js";
 import { ListActions } from "./list_actions.js";
 import { SavedFilters } from "./saved_filters.js";
-import { announce, menu } from "./shell.js";
+import { announce, isWatchOnly, menu } from "./shell.js";
 
 const STEP = 50;
 const TYPING = 200; // milliseconds after a keystroke until the server is searched
@@ -377,7 +377,8 @@ export class WelcomeView {
     if (isBlank) this.offer(runs.filter((run) => !run.resumed_as).slice(0, LATEST));
     show(byId("welcome"), isBlank);
     show(byId("conversation"), !isBlank);
-    setText(byId("welcome-title"), isGone ? words.welcome.goneTitle : words.welcome.title);
-    setText(byId("welcome-text"), isGone ? words.welcome.goneText : words.welcome.text);
+    const { welcome } = words, begins = !isWatchOnly();
+    setText(byId("welcome-title"), isGone ? welcome.goneTitle : begins ? welcome.title : welcome.watchTitle);
+    setText(byId("welcome-text"), isGone ? welcome.goneText : begins ? welcome.text : welcome.watchText);
   }
 }

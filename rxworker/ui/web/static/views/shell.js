@@ -32,6 +32,9 @@ export function hasKeyboard() {
   return matchMedia("(hover: hover) and (pointer: fine)").matches;
 }
 
+// Whether the server has no worker: its page only shows what others perform.
+export const isWatchOnly = () => document.body.hasAttribute("data-watch-only");
+
 export function isMenuOpen() {
   return document.body.classList.contains("menu-open");
 }
