@@ -1,4 +1,8 @@
-"""Hooks that are ready to be used. A function makes each; ``.replace(...)`` changes its settings."""
+"""Hooks that are ready to be used.
+
+A function makes each; ``.replace(...)`` changes its settings, such as the name, and the matcher of its tools. If the
+usual matcher matches no tool of a run, a warning is logged.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from rxworker.hooks.base import Hook, Matcher, Unmatched
+from rxworker.hooks.base import Hook, HookSettings
 from rxworker.hooks.context import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
 from rxworker.messages import Json, JsonObject, Message, Text
@@ -32,9 +36,7 @@ DANGEROUS = (
 )
 
 
-def dangerous_command_guard(
-    patterns: Iterable[str] = DANGEROUS, *, matcher: Matcher = COMMAND_TOOLS, name: str = "dangerous_command_guard"
-) -> Hook[Any]:
+def dangerous_command_guard(patterns: Iterable[str] = DANGEROUS) -> Hook[Any]:
     """Refuse calls whose arguments hold a command that destroys; the model reads why.
 
     It catches slips. It is not a security boundary: there are more ways to destroy than can be listed. All texts among
@@ -42,8 +44,6 @@ def dangerous_command_guard(
 
     Args:
         patterns: Regular expressions; upper and lower case are the same.
-        matcher: Which tools run commands. If the usual one matches no tool of a run, a warning is logged.
-        name: The name of the hook.
     """
     found = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in patterns]
 
@@ -55,25 +55,14 @@ def dangerous_command_guard(
                     return Skip(f"A command with {match[0]!r} is too dangerous to be run here.")
         return None
 
-    return Hook[Any](guard, HookPoint.BEFORE_TOOL_CALL, name=name, matcher=matcher, unmatched=_unless_given(matcher))
+    name = "dangerous_command_guard"
+    return Hook[Any](guard, HookPoint.BEFORE_TOOL_CALL, name=name, matcher=COMMAND_TOOLS, unmatched="warn")
 
 
-def _after_change(show: Callable[[ToolResultContext], Awaitable[None]], matcher: Matcher, name: str) -> Hook[Any]:
+def _after_change(show: Callable[[ToolResultContext], Awaitable[None]], name: str) -> Hook[Any]:
     """A hook that shows what tools have changed: the run goes on if it fails."""
-    return Hook[Any](
-        show,
-        HookPoint.AFTER_TOOL_CALL,
-        name=name,
-        matcher=matcher,
-        unmatched=_unless_given(matcher),
-        on_failure="continue",
-        timeout=10.0,
-    )
-
-
-def _unless_given(matcher: Matcher) -> Unmatched:
-    """Not every worker has tools that the usual matchers match; a matcher that is given is meant."""
-    return "warn" if matcher in (COMMAND_TOOLS, FILE_TOOLS) else "error"
+    settings = HookSettings(name=name, matcher=FILE_TOOLS, unmatched="warn", on_failure="continue", timeout=10.0)
+    return Hook[Any](show, HookPoint.AFTER_TOOL_CALL, **settings)
 
 
 def _texts(value: Json) -> Iterator[str]:
@@ -95,14 +84,10 @@ PATHS = ("file_path", "path", "file", "filename")
 STATUS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "status", "--porcelain")
 
 
-def git_status(*, matcher: Matcher = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
+def git_status() -> Hook[Any]:
     """Send the model the git status after a tool has changed files, if it differs from the last one sent.
 
     If git is missing, or the workspace is not a repository, it sends nothing.
-
-    Args:
-        matcher: Which tools change files. If the usual one matches no tool of a run, a warning is logged.
-        name: The name of the hook.
     """
     sent: tuple[str, Path, str] | None = None  # is not sent twice
 
@@ -118,19 +103,17 @@ def git_status(*, matcher: Matcher = FILE_TOOLS, name: str = "git_status") -> Ho
         if status.output.strip():
             context.add_message(f"Files have changed:\n{status.output}", "system")
 
-    return _after_change(send_status, matcher, name)
+    return _after_change(send_status, "git_status")
 
 
-def auto_read(*, matcher: Matcher = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read") -> Hook[Any]:
+def auto_read(*, limit: int = 65_536) -> Hook[Any]:
     """Send the watchers the content of a file after a tool has changed it. The model does not receive it.
 
     The path is that of the result, where it is JSON with a ``file_path``, or of the call's arguments. A file outside of
     the workspace is not read.
 
     Args:
-        matcher: Which tools change files. If the usual one matches no tool of a run, a warning is logged.
         limit: How many bytes are shown.
-        name: The name of the hook.
     """
 
     async def read(context: ToolResultContext) -> None:
@@ -149,7 +132,7 @@ def auto_read(*, matcher: Matcher = FILE_TOOLS, limit: int = 65_536, name: str =
             return
         context.send_system(f"{named}:\n{text}")
 
-    return _after_change(read, matcher, name)
+    return _after_change(read, "auto_read")
 
 
 def _path_in(context: ToolResultContext) -> str | None:
@@ -177,12 +160,11 @@ def _read(path: Path, limit: int) -> str:
     return f"{text}\n(and more)" if len(found) > limit else text
 
 
-def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -> Hook[Any]:
+def long_answer_notice(limit: int = 2000) -> Hook[Any]:
     """Send the watchers a notice when an answer is long. The model does not receive it.
 
     Args:
         limit: How many characters an answer may have without a notice.
-        name: The name of the hook.
     """
 
     def notice(context: TurnEndContext) -> None:
@@ -190,7 +172,7 @@ def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -
         if length > limit:
             context.send_system(f"A long answer, of {length} characters: scroll up to read it all.")
 
-    return Hook[Any](notice, HookPoint.ON_TURN_END, name=name, on_failure="continue")
+    return Hook[Any](notice, HookPoint.ON_TURN_END, name="long_answer_notice", on_failure="continue")
 
 
 def local_now() -> datetime:
@@ -198,9 +180,7 @@ def local_now() -> datetime:
     return datetime.now().astimezone()
 
 
-def time_stamp(
-    now: Callable[[], datetime] = local_now, *, form: str = "%H:%M:%S", name: str = "time_stamp"
-) -> Hook[Any]:
+def time_stamp(now: Callable[[], datetime] = local_now, *, form: str = "%H:%M:%S") -> Hook[Any]:
     """Put the time in front of each user message: ``[12:00:00]``.
 
     Only the requests carry it, the conversation does not. A message keeps its stamp from one request to the next, so
@@ -209,7 +189,6 @@ def time_stamp(
     Args:
         now: Returns the time.
         form: The format of the date, as for ``strftime``.
-        name: The name of the hook.
     """
     # By identity, with the message kept alive by the entry; entries of messages that left the conversation are
     # released.
@@ -225,7 +204,7 @@ def time_stamp(
             stamps[id(message)] = known
             context.messages[place] = Message("user", (Text(f"[{known[1]}] "), *message.content))
 
-    return Hook[Any](stamp, HookPoint.ON_MESSAGE_SEND, name=name)
+    return Hook[Any](stamp, HookPoint.ON_MESSAGE_SEND, name="time_stamp")
 
 
 def always_allow(tool: str, by: str = REQUIRES_APPROVAL) -> Hook[Any]:

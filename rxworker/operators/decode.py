@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from reactivex import abc
+from reactivex import Observable, abc
 
 from rxworker.framing.decoder import Decoder
-from rxworker.operators.expect import expect_callable, observing
-from rxworker.operators.kernel import Ending, Operator, Sink
+from rxworker.operators.expect import expect_callable, expect_scheduler, observing, operator, scheduler_of
+from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -85,3 +85,39 @@ def decoding(
         return sink
 
     return observing(start, verb, *given, takes_events=takes_events)
+
+
+def decoding_when_idle(
+    make: Callable[[], Decoder[A, B]], verb: str, idle: float, scheduler: Scheduler, *, takes_events: bool = False
+) -> Operator[A, B]:
+    """The operator of a decoder that is also finished after so many seconds without an item; see `decoding`."""
+    expect_scheduler(verb, scheduler, optional=True)
+
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
+        clock = scheduler_of(verb, scheduler, default)
+        decoder, timer = make(), SerialDisposable()
+        ending = Ending(observer, timer.dispose)
+
+        def emit(take: Callable[[], Iterable[B]]) -> None:
+            try:
+                found = () if ending.is_over else take()
+            except Exception as error:
+                ending.on_error(error)
+                return
+            for each in found:
+                observer.on_next(each)
+
+        def ring(*_: object) -> None:
+            emit(decoder.finish)
+
+        def on_next(item: A) -> None:
+            timer.put(clock.schedule_relative(idle, ring))
+            emit(lambda: decoder.feed(item))
+
+        def on_completed() -> None:
+            emit(decoder.finish)
+            ending.on_completed()
+
+        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
+
+    return operator(subscribe, verb, idle, takes_events=takes_events)

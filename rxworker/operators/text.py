@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import abc
 from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError
@@ -49,17 +49,9 @@ from rxworker.events.deltas import Deltas, Parts
 from rxworker.framing import Decoder
 from rxworker.messages import Json
 from rxworker.messages.settings import check_number
-from rxworker.operators.decode import decoding
-from rxworker.operators.expect import (
-    EVENTS,
-    expect_choice,
-    expect_scheduler,
-    observing,
-    operator,
-    refusal,
-    scheduler_of,
-)
-from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
+from rxworker.operators.decode import decoding, decoding_when_idle
+from rxworker.operators.expect import EVENTS, expect_choice, observing, refusal
+from rxworker.operators.kernel import Ending, Operator, Sink, many
 from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX, OpenBlocks
 
 OTHERS = {wanted: EVENTS - {wanted} for wanted in (TextDelta, ThinkingDelta)}
@@ -261,35 +253,8 @@ def sentences(
     if idle is None:
         return decoding(partial(Units[E], make, "sentences()"), "sentences()", takes_events=True)
     check_number("sentences(idle)", idle, above=0)
-    expect_scheduler("sentences(...)", scheduler, optional=True)
-
-    def subscribe(source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("sentences(...)", scheduler, default)
-        units, timer, ending = Units[E](make, "sentences()"), SerialDisposable(), Ending(observer)
-
-        def emit(feed: Callable[[], Sequence[E]]) -> None:
-            try:
-                found = () if ending.is_over else feed()
-            except ConfigurationError as error:
-                ending.on_error(error)
-                return
-            for each in found:
-                observer.on_next(each)
-
-        def ring(*_: object) -> None:
-            emit(units.finish)
-
-        def on_next(event: E) -> None:
-            timer.put(clock.schedule_relative(idle, ring))
-            emit(lambda: units.feed(event))
-
-        def on_completed() -> None:
-            emit(units.finish)
-            ending.on_completed()
-
-        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
-
-    return operator(subscribe, "sentences()", takes_events=True)
+    units = partial(Units[E], make, "sentences()")
+    return decoding_when_idle(units, "sentences()", idle, scheduler, takes_events=True)
 
 
 class Splitter(Protocol):

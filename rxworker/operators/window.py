@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 from reactivex import Observable, abc
 
+from rxworker.framing import Decoder
 from rxworker.messages.settings import check_number
+from rxworker.operators.decode import decoding_when_idle
 from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
-from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
+from rxworker.operators.kernel import Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -268,34 +270,23 @@ def session_windows(
     """
     check_number("session_windows(gap)", gap, above=0)
     check_number("session_windows(at_most)", at_most, least=1, whole=True)
-    expect_scheduler("session_windows(...)", scheduler, optional=True)
+    return decoding_when_idle(partial(_Sessions[A], at_most), "session_windows(...)", gap, scheduler)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[Any], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("session_windows(...)", scheduler, default)
-        timer, items = SerialDisposable(), list[A]()
-        ending = Ending(observer, timer.dispose)
 
-        def let_out(*_: object) -> None:
-            group = tuple(items)
-            items.clear()
-            if group and not ending.is_over:
-                observer.on_next(group)
+class _Sessions(Decoder[A, tuple[A, ...]]):
+    """The items since the last pause."""
 
-        def on_next(item: A) -> None:
-            if ending.is_over:
-                return
-            items.append(item)
-            timer.put(clock.schedule_relative(gap, let_out))
-            if len(items) >= at_most:
-                let_out()
+    def __init__(self, at_most: int) -> None:
+        self._at_most = at_most
+        self._items: list[A] = []
 
-        def on_completed() -> None:
-            let_out()
-            ending.on_completed()
+    def feed(self, data: A) -> Sequence[tuple[A, ...]]:
+        self._items.append(data)
+        return self.finish() if len(self._items) >= self._at_most else ()
 
-        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
-
-    return operator(subscribe, "session_windows(...)", gap)
+    def finish(self) -> Sequence[tuple[A, ...]]:
+        items, self._items = self._items, []
+        return (tuple(items),) if items else ()
 
 
 class _Sliding(abc.DisposableBase, Generic[A, B]):

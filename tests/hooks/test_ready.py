@@ -161,7 +161,7 @@ async def test_a_command_is_found_among_the_arguments(arguments: dict[str, Any])
 async def test_the_guard_is_called_for_tools_that_run_commands() -> None:
     context = call_context("write", text="rm -rf /")
     assert await ask(context, dangerous_command_guard()) == Continue()
-    assert isinstance(await ask(context, dangerous_command_guard(["rm"], matcher="write")), Skip)
+    assert isinstance(await ask(context, dangerous_command_guard(["rm"]).replace(matcher="write")), Skip)
 
 
 # reading
