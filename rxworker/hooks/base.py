@@ -142,8 +142,7 @@ def unmatched_of(unmatched: Unmatched | None, name: str) -> Unmatched:
         ConfigurationError: There is no such setting.
     """
     if unmatched not in (None, *get_args(Unmatched)):
-        message = f"unmatched={unmatched!r} of hook {name!r}: give one of {get_args(Unmatched)}"
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"unmatched={unmatched!r} of hook {name!r}: give one of {get_args(Unmatched)}")
     return unmatched or "error"
 
 
@@ -172,8 +171,7 @@ def failure_of(on_failure: OnFailure | None, point: HookPoint, name: str) -> OnF
     if on_failure is None:
         return allowed[0]
     if on_failure not in allowed:
-        message = f"on_failure={on_failure!r} of hook {name!r}: at {point.value} give one of {allowed}"
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"on_failure={on_failure!r} of hook {name!r}: at {point.value} give one of {allowed}")
     return on_failure
 
 
@@ -356,15 +354,13 @@ class Hook(Generic[C]):
         """
         function = self._function
         if isinstance(function, OperatorFunction):
-            operator = cast("OperatorFunction[C]", function)
-            return await operator.decide(context, self.point.value)
+            return await cast("OperatorFunction[C]", function).decide(context, self.point.value)
         answer = function(context)
         # An observable can be awaited too, and would give its last item, whatever came before it.
         if inspect.isawaitable(answer) and not isinstance(answer, Observable):
             answer = await answer
         if isinstance(answer, Observable):
-            emitted = cast("Observable[object]", answer)
-            return await verdict_from(emitted, context, self.point)
+            return await verdict_from(cast("Observable[object]", answer), context, self.point)
         return answer
 
 

@@ -66,8 +66,7 @@ def rewrite(conversation: Conversation, change: Change) -> Conversation:
     >>> rewrite(told, lambda message: Message.user(message.text.replace("hunter2", "***"))).messages[0].text
     'my password is ***'
     """
-    messages = changed(conversation.messages, change)
-    rewritten = conversation.with_messages(messages)
+    rewritten = conversation.with_messages(changed(conversation.messages, change))
     complaints = [] if validate(conversation) else validate(rewritten)
     if complaints:
         raise _refused("; ".join(complaints))
@@ -227,8 +226,7 @@ class HookContext:
             LocalProtocolError: It does not.
         """
         where = "here" if self.point is None else f"at {self.point.value}"
-        text = f"the content cannot be changed {where}; {len(content)} characters were given"
-        raise LocalProtocolError(text)
+        raise LocalProtocolError(f"the content cannot be changed {where}; {len(content)} characters were given")
 
     @property
     def message_history(self) -> tuple[Message, ...]:

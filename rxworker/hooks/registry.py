@@ -326,8 +326,7 @@ def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
 
 
 def _error(hook: AnyHook, name: str, what: str) -> HookError:
-    text = f"hook {name!r} failed at {hook.point.value}: {what}"
-    return HookError(text, hook=name, point=hook.point.value)
+    return HookError(f"hook {name!r} failed at {hook.point.value}: {what}", hook=name, point=hook.point.value)
 
 
 logger = logging.getLogger("rxworker.hooks")

@@ -877,8 +877,7 @@ class EventLog(Store):
         last = (await self._end_of(info)).event
         if info.status == "queued" and info.row.due:
             async with claimed(self, run_id, ("queued",)) as (claim, info):
-                row = replace(info.row, due=0.0, reason="")
-                await self.append(claim, [], after=claim.last_seq, row=row)
+                await self.append(claim, [], after=claim.last_seq, row=replace(info.row, due=0.0, reason=""))
             await self.call_worker(info.row.worker)
         elif info.status == "paused" and isinstance(last, RunPause) and last.pause.waits:
             await self.send(run_id, wake_command([Approve() if each.wait else None for each in last.pause.tree]))

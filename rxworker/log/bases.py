@@ -158,8 +158,7 @@ class Bases:
             del self._known[key]
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
-        found = await self._store._read(run_id, after, limit)
-        return self._encoding.decode_entries(found, run_id)
+        return self._encoding.decode_entries(await self._store._read(run_id, after, limit), run_id)
 
 
 def _begin(record: Record) -> RunStart | RunResume:

@@ -49,8 +49,7 @@ async def forget(log: LogReader, infos: Sequence[RunInfo]) -> None:
         LogError: The log cannot be read or written.
     """
     gone = {info.run_id for info in infos}
-    keys = [*{permissions_key(info.row.labels, info.run_id) for info in infos}]
-    left = await log._kept_of(keys)
+    left = await log._kept_of([*{permissions_key(info.row.labels, info.run_id) for info in infos}])
     if left:  # seldom: all other runs are read
         async for page in log.list_pages():
             others = [each for each in page if each.run_id not in gone and not each.row.outer]
@@ -131,5 +130,4 @@ async def _load(log: LogReader, key: str, kind: type[D]) -> tuple[int, D]:
     number, data = found
     if not data:  # it was dropped
         return number, kind()
-    decode = partial(msgspec.json.decode, type=kind)
-    return number, log._encoding.decode(data, _name(key), decode)
+    return number, log._encoding.decode(data, _name(key), partial(msgspec.json.decode, type=kind))

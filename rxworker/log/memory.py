@@ -162,8 +162,7 @@ class MemoryLog(EventLog):
         return lost
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
-        found = self._get(run_id)
-        entries = found.entries
+        entries = self._get(run_id).entries
         start = bisect_right(entries, after, key=lambda entry: entry.last)
         return entries[start : start + limit]
 
@@ -291,8 +290,7 @@ def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:
     """
     claim, run = append.claim, append.claim.run_id
     if found is None or found[2] == "deleted":
-        text = f"{run} was deleted from the log: nothing is written to it any more"
-        return FencedError(text, run_id=run)
+        return FencedError(f"{run} was deleted from the log: nothing is written to it any more", run_id=run)
     epoch, last_seq, _ = found
     if epoch != claim.epoch:
         return FencedError(

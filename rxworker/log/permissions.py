@@ -188,5 +188,4 @@ async def withdraw(log: EventLog, run_id: str, tool: str, hook: str = REQUIRES_A
         >>> asyncio.run(main())
         Paused
     """
-    row = (await log.existing(run_id)).row
-    await set_given(log, row.labels, (tool, hook), run_id, is_allowed=False)
+    await set_given(log, (await log.existing(run_id)).row.labels, (tool, hook), run_id, is_allowed=False)

@@ -278,8 +278,7 @@ class PostgresLog(EventLog):
         await self._writes.put(_Job(sql.DISMISS_CALL, (self.owner,), _nothing))
 
     async def _call(self, kind: str, to_all: bool) -> None:
-        values = {"kind": kind, "most": None if to_all else 1}
-        await self._writes.put(_Job(sql.CALL, values, _nothing))
+        await self._writes.put(_Job(sql.CALL, {"kind": kind, "most": None if to_all else 1}, _nothing))
 
     async def _append(self, append: Append) -> bool:
         return await self._writes.put(_AppendJob(append))
@@ -338,8 +337,7 @@ class PostgresLog(EventLog):
         return await self._reads.put(_Job(sql.LIST, values, self._all_stored))
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        job = _Job(sql.CHANGED, (revision, limit), self._all_stored)
-        return await self._reads.put(job)
+        return await self._reads.put(_Job(sql.CHANGED, (revision, limit), self._all_stored))
 
     def _all_stored(self, rows: list[Row]) -> list[StoredRow]:
         return [self._stored(row) for row in rows]
@@ -376,8 +374,7 @@ class PostgresLog(EventLog):
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
         some, name = [storable(word) for word in words], _lines_of([tool] if tool else [])
-        values = {"words": some, "tool": name, "before": before, "limit": limit}
-        rows = await self._query(sql.FIND, values)
+        rows = await self._query(sql.FIND, {"words": some, "tool": name, "before": before, "limit": limit})
         return [(key, text, self._stored(row)) for key, text, *row in rows]
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
@@ -389,8 +386,7 @@ class PostgresLog(EventLog):
 
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
         values = {"key": key, "expected": expected, "data": data}
-        query = sql.SAVE_FOLD if expected else sql.FIRST_FOLD
-        found = await self._query(query, values, self._folding)
+        found = await self._query(sql.SAVE_FOLD if expected else sql.FIRST_FOLD, values, self._folding)
         return found[0][0] if found else 0
 
     async def _query(
@@ -436,8 +432,7 @@ class PostgresLog(EventLog):
 
     async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         body, version = (None, 0) if entry is None else (entry.body, entry.version)
-        values = (run_id, body, version, base)
-        await self._writes.put(_Job(sql.REFOLD, values, _nothing, durable=True))
+        await self._writes.put(_Job(sql.REFOLD, (run_id, body, version, base), _nothing, durable=True))
 
     async def _delete(self, run_id: str) -> bool:
         def judge(found: Row) -> bool:
@@ -459,8 +454,7 @@ class PostgresLog(EventLog):
 
         names = ("run_id", "epoch", "last_seq", "sent")
         values = [[getattr(row, name) for row in rows] for name in names]
-        query = sql.PRUNE_REFERRED if self.keeps_bases else sql.PRUNE
-        job = _Job(query, values, judge, durable=True)
+        job = _Job(sql.PRUNE_REFERRED if self.keeps_bases else sql.PRUNE, values, judge, durable=True)
         return await self._writes.put(job)
 
     async def _upgrade(self) -> None:

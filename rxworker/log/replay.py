@@ -148,8 +148,7 @@ class _Replay(abc.DisposableBase):
         async with aclosing(self._log.pages(self._run, self._after)) as pages:
             async for page in pages:
                 # The first entry may be a span that begins before.
-                before = min(self._after, page[0].first - 1)
-                records = list(records_of(page, self._run, before))
+                records = list(records_of(page, self._run, min(self._after, page[0].first - 1)))
                 self._records = (one for each in records for one in expand(each, self._after, self._until))
                 self._page = asyncio.get_running_loop().create_future()
                 self._emit()

@@ -507,8 +507,7 @@ class SQLiteLog(EventLog):
     async def _close(self) -> None:
         self._writes.put(None)
         self._reads.put(None)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._join)
+        await asyncio.get_running_loop().run_in_executor(None, self._join)
 
     def _join(self) -> None:
         self._writer.join()
@@ -842,8 +841,7 @@ def _checkpoint(db: sqlite3.Connection) -> None:
 
 
 def _find(db: sqlite3.Connection, run_id: str, columns: str) -> Any:
-    query = f"SELECT {columns} FROM runs WHERE run=? AND status<>'deleted'"
-    found = db.execute(query, (run_id,)).fetchone()
+    found = db.execute(f"SELECT {columns} FROM runs WHERE run=? AND status<>'deleted'", (run_id,)).fetchone()
     if found is None:
         raise no_run(run_id)
     return found

@@ -263,8 +263,7 @@ class Encoding:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit in a task would end the event loop, and all runs with it
-            text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
-            raise LogError(text) from error
+            raise LogError(f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}") from error
 
     def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
         """A stored run without its records.
@@ -298,8 +297,7 @@ class Encoding:
         Raises:
             LogError: It was stored with another codec.
         """
-        command = self.decode(data, run_id, read_command)
-        return replace(command, number=number, time=stored)
+        return replace(self.decode(data, run_id, read_command), number=number, time=stored)
 
     def decode(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
         """What `encode` has made.

@@ -497,8 +497,7 @@ class RunWriter:
                 return found
 
     def _add_variables(self, seq: int, private: dict[int, Private]) -> None:
-        variables = {name: value for name, value in self._variables.items() if has_json(value)}
-        encoded = _encode(variables)
+        encoded = _encode({name: value for name, value in self._variables.items() if has_json(value)})
         if encoded != self._stored_variables:
             self._stored_variables = encoded
             private[seq] = replace(private.get(seq, Private()), variables=msgspec.json.decode(encoded))

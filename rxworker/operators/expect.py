@@ -118,8 +118,7 @@ def expect_choice(name: str, choice: object) -> None:
         ConfigurationError: It is not the index of a choice.
     """
     if isinstance(choice, Observable):
-        message = f"{name} makes an operator and is not one: write {name}(), with parentheses"
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"{name} makes an operator and is not one: write {name}(), with parentheses")
     if type(choice) is not int or choice < 0:
         check_number(f"{name}(choice)", choice, whole=True)
 

@@ -359,8 +359,7 @@ class _Blocks(Generic[E]):
             self._row.then(partial(self._sign, index, signatures))
 
     def _end_stream(self, key: tuple[int, type[object]]) -> None:
-        stream = self._streams.pop(key)
-        self._cut(stream, is_last=True)
+        self._cut(self._streams.pop(key), is_last=True)
 
     def _sign(self, index: int, signatures: list[E]) -> None:
         if index not in self._unsigned:

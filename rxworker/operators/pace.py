@@ -137,8 +137,7 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
             if len(held) == 1:
                 timer.put(clock.schedule_relative(seconds, ring))
 
-        sink = Sink(on_next, ending.on_error, ending.on_completed)
-        return Both(timer, connect(source, sink, default))
+        return Both(timer, connect(source, Sink(on_next, ending.on_error, ending.on_completed), default))
 
     return operator(subscribe, "coalesce(...)", seconds, takes_events=True)
 

@@ -74,8 +74,7 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
     decided = decide(pending, given.decisions, wakes=not given.add)
     granted_by(pending, decided)  # raises where it is always allowed and cannot be
     stored = StoredDecision(decided, tuple(given.add), shared, reserved)
-    data = msgspec.to_builtins(stored)
-    return Command(DECIDE, data, key=DECIDE)
+    return Command(DECIDE, msgspec.to_builtins(stored), key=DECIDE)
 
 
 def wake_command() -> Command:
@@ -320,8 +319,7 @@ def _decided(
             calls.append(each.wake(decision.input))
             continue
         if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
-            reply = reply_of(each.question, decision)
-            calls.append(replace(each, begun=replace(each.begun, reply=reply)))
+            calls.append(replace(each, begun=replace(each.begun, reply=reply_of(each.question, decision))))
             continue
         match decision:
             case Deny(reason=reason):

@@ -69,8 +69,7 @@ def watch(connection: Connection, uri: str, read: Callable[[], Awaitable[A]]) ->
         try:
             async with aclosing(_updates(connection, uri)) as updates:
                 async for _ in updates:
-                    value = await read()
-                    observer.on_next(value)
+                    observer.on_next(await read())
         except asyncio.CancelledError:
             # Where it was disposed, this reaches no observer.
             observer.on_error(TransportError(f"the connection to {connection.where} is closed"))
@@ -143,8 +142,7 @@ async def _subscribed(connection: Connection, uri: str) -> AsyncGenerator[None, 
         return client.session.send_request(types.SubscribeRequest(params=params), types.EmptyResult)
 
     def unsubscribe(client: mcp.Client) -> Awaitable[object]:
-        params = types.UnsubscribeRequestParams(uri=uri)
-        request = types.UnsubscribeRequest(params=params)
+        request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
         return client.session.send_request(request, types.EmptyResult)
 
     offered = connection.connected().server_capabilities.resources
@@ -258,8 +256,7 @@ class McpClient:
         made: list[McpTool] = []
         legal = legal_names([prefix + each.name for each in wanted])
         for each, name in zip(wanted, legal, strict=True):
-            about = each.description or each.title or ""
-            meta = ToolMeta(name, about, _schema(each.input_schema))
+            meta = ToolMeta(name, each.description or each.title or "", _schema(each.input_schema))
             chosen = _policy(each, policy) if trust_hints else policy
             made.append(McpTool(self._connection, each.name, meta, chosen, audio=audio))
         return made

@@ -148,8 +148,7 @@ class Connection:
 
     def hold(self, call: OpenCall) -> None:
         """Let a call wait for an answer."""
-        loop = asyncio.get_running_loop()
-        call.timer = loop.call_later(HELD_SECONDS, self.drop, call)
+        call.timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self.drop, call)
 
     def take(self, name: str, context: ToolContext) -> OpenCall | None:
         """The call that waits under this name, which goes on; ``None`` if this connection holds none."""
@@ -257,8 +256,7 @@ class Connection:
         listed: list[Any] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            send = methodcaller(f"list_{name}", cursor=cursor, **options)
-            page: Any = await self.request(send)
+            page: Any = await self.request(methodcaller(f"list_{name}", cursor=cursor, **options))
             listed += getattr(page, name)
             cursor = page.next_cursor
             if cursor is None:

@@ -334,8 +334,7 @@ async def attempts(
     except InvalidArgumentError:
         raise
     except Exception as error:  # half a character, or a number beyond 64 bits
-        text = f"invalid arguments at $: this has no JSON form: {error}"
-        raise InvalidArgumentError(text, tool=call.name) from error
+        raise InvalidArgumentError(f"invalid arguments at $: this has no JSON form: {error}", tool=call.name) from error
     while True:
         line = running.line = _Line(running, loop)
         try:
@@ -570,8 +569,7 @@ async def run_call(toolbox: Toolbox, call: ToolCall, scope: CallScope = NO_SCOPE
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    running = RunningCall(PausedCall(0, call), scope, emit)
-    done = await run_at(Limiter(1), toolbox, running, own_task=False)
+    done = await run_at(Limiter(1), toolbox, RunningCall(PausedCall(0, call), scope, emit), own_task=False)
     assert isinstance(done, FinishedCall), "nothing here can answer a question"
     return done.result
 

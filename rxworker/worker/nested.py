@@ -177,8 +177,7 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
         if begun is None or begun.paused is None:
             raise
         # What was decided does not fit, and nothing was done: the calls inside go on waiting.
-        paused = replace(begun.paused, reason=error.message)
-        raise QuestionError(replace(begun, paused=paused, decided=None)) from error
+        raise QuestionError(replace(begun, paused=replace(begun.paused, reason=error.message), decided=None)) from error
     finally:
         ACCOUNT.reset(token)
     relayed = 0 if outer is None else outer.journal.relayed(context.call_id)

@@ -532,8 +532,7 @@ async def recover_in(
         ConfigurationError: It is not a worker.
     """
     expect("the result of make_worker", worker, Worker, "make_worker=lambda info: Worker(...)")
-    run = worker.new_session(log=log).recover(info.run_id, reason=reason, claim=claim)
-    return await run.started()
+    return await worker.new_session(log=log).recover(info.run_id, reason=reason, claim=claim).started()
 
 
 async def begin(
@@ -586,8 +585,7 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
     claim = None
     try:
         if info.status == "paused":
-            row = RunRow(labels=info.row.labels)
-            claim = await log.claim(resumed_id(info.run_id), create=True, row=row)
+            claim = await log.claim(resumed_id(info.run_id), create=True, row=RunRow(labels=info.row.labels))
         else:
             claim = await log.claim(info.run_id)
         claimed = await log.info(claim.run_id)

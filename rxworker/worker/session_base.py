@@ -126,8 +126,7 @@ class SessionBase:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.worker = expect("worker", worker, Definition, "Session(Worker(...))")
-        example = "conversation=Conversation((message,))"
-        given = optional("conversation", conversation, Conversation, example)
+        given = optional("conversation", conversation, Conversation, "conversation=Conversation((message,))")
         self.conversation = worker.initial_conversation if given is None else given
         self.shared_state = worker.initial_state if shared_state is None else shared_state
         self.allowed = list(allowed)
@@ -203,8 +202,7 @@ class SessionBase:
         allowed = tuple(self.allowed)
         if self.log is None:
             return allowed
-        row = RunRow(labels=self.run_labels, allowed=allowed)
-        return await allowed_in(self.log, self._run_id, row)
+        return await allowed_in(self.log, self._run_id, RunRow(labels=self.run_labels, allowed=allowed))
 
     async def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
         """Always allow calls of a tool in this conversation.
@@ -307,8 +305,7 @@ class SessionBase:
         return repair(self.conversation).add(*added)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
-        labels = self.run_labels
-        return RunRow(title=title, worker=self.name, resumes=resumes, labels=labels)
+        return RunRow(title=title, worker=self.name, resumes=resumes, labels=self.run_labels)
 
     def _labels_after(self, source: RunRow) -> dict[str, str]:
         """The labels of the run that resumes a stored one.

@@ -388,8 +388,7 @@ class Connection:
             ApiError: It has refused.
             AwayError: It cannot answer now.
         """
-        data = b"" if body is None else _encode(body)
-        answer = await self._request(f"$JS.API.{subject}", data)
+        answer = await self._request(f"$JS.API.{subject}", b"" if body is None else _encode(body))
         error = _decode_answer(answer.data).error
         if error is not None:
             raise _raised(error)

@@ -208,8 +208,7 @@ class OwnedRuns(Session):
         if found is None or found.owner.is_deleted:
             return refusal(append, None)
         last = await self.last_append(append.claim.run_id)
-        number = 0 if last is None else last[1].last
-        return refusal(append, (found.owner.epoch, number, "running"))
+        return refusal(append, (found.owner.epoch, 0 if last is None else last[1].last, "running"))
 
     async def release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
         """As in the base; or give the claim to another owner, with a lease of so many seconds from now."""

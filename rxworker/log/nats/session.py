@@ -294,8 +294,7 @@ class Session:
         """The last renewal of a process, and when it was."""
         if not owner:
             return None
-        subject = f"{self.name}.beat.{subject_token(owner)}"
-        found = await self.connection.last(self._rows, subject)
+        found = await self.connection.last(self._rows, f"{self.name}.beat.{subject_token(owner)}")
         return None if found is None else (found.time, decode(found.data, Beat, self.name))
 
     # Entries
