@@ -1,17 +1,18 @@
 """Server-sent events: bytes to frames, after the rules of the WHATWG.
 
 The machine works on bytes and never on text, so a chunk may end inside a character. Lines end with LF, CR or CRLF. A CR
-at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped.
+at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped. All
+line ends become LF first.
 
 Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is
 cut in two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is
-goes line by line. What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more
-than one that comes whole. So is a frame that the chunk ends in: it is looked at when its end has come, with the frames
-that come together with it. Comments are skipped all at once, since a server may send them for as long as it is silent.
+goes line by line. What follows the last empty line of a chunk is kept in pieces as it came, and joined once when its
+end has come, so that a frame that comes byte by byte costs no more than one that comes whole. Comments are skipped all
+at once, since a server may send them for as long as it is silent.
 
 No line, and no frame with all its lines, may be larger than a limit, so that one that never ends does not fill the
-memory. Only what is larger than the limit as a whole is measured line by line, so that the limit means the same however
-the bytes are cut.
+memory. Only what is larger than the limit as a whole is measured, line by line as the lines come, so that the limit
+means the same however the bytes are cut.
 """
 
 from __future__ import annotations
@@ -127,10 +128,10 @@ BARE = b"data: "
 
 LONGEST_HEAD = 64  # bytes, of those that are remembered
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 _HEAD = re.compile(HEAD % (rb".{0,%d}+" % LONGEST_NAME))
-_COMMENTS = re.compile(rb"(?::[^\r\n]*+\r?+\n)*+")
-_SILENCE = re.compile(rb"(?::[^\r\n]*+\r?+\n|\r?+\n)*+")  # with the empty lines between them
+_COMMENT = re.compile(rb"^:.*\n", re.MULTILINE)
+_COMMENTS = re.compile(rb"(?::.*+\n)*+")
+_SILENCE = re.compile(rb"(?::.*+\n|\n)*+")  # with the empty lines between them
 _BEFORE = re.compile(rb"\n\n" + _HEAD.pattern)
 
 
@@ -144,19 +145,17 @@ class SseDecoder:
 
     Attributes:
         limit: The same as a number; it may be changed.
-        is_clear: Whether nothing is pending, so that the next byte begins a frame.
 
     >>> SseDecoder().feed(b"event: ping\ndata: 1\n\ndata: 2\n\n")
     [SseFrame(data=b'1', event='ping', id=None, retry=None), SseFrame(data=b'2', event='message', id=None, retry=None)]
     """
 
     _ready: list[SseFrame] | None = None  # the frames before one that was too large
-    _size = 0  # bytes of the lines of the frame that is not whole
-    _line_size = 0  # and of the line that is not
-    _begun_size = 0
-    is_clear = False
     _head: bytes | None = b""  # the first bytes, while they may be a BOM
     _after_cr = False
+    _begun = False  # lines of a frame, or a ``retry`` for the next one, were taken
+    _size = 0  # bytes of these lines
+    _held_size = 0
     _event = ""
     _id: str | None = None
     _retry: int | None = None
@@ -164,9 +163,7 @@ class SseDecoder:
     def __init__(self, stray: bool = False, limit: int | None = MAX_FRAME) -> None:
         self._keep_stray = stray
         self.limit = maxsize if limit is None else limit
-        # The pieces of what has no end yet; nothing was pending before.
-        self._begun: list[bytes] = []
-        self._line: list[bytes] = []  # the pieces of the unfinished line
+        self._held: list[bytes] = []  # the pieces of what has no end yet
         self._data: list[bytes] = []
         self._stray: list[bytes] = []
 
@@ -180,30 +177,29 @@ class SseDecoder:
 
     def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
         """The same; frames that arrived together may be created when they are accessed."""
+        if self._head is not None:
+            data = self._without_bom(data)
         if not data:
             return []
-        if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
-            self._head, self.is_clear = None, True
-        if CR in data and not self._after_cr:
-            if self.is_clear and len(data) <= self.limit and (run := self._bare_run(data, b"\r\n\r\n")):
+        if CR in data or self._after_cr:
+            is_plain = not (self._held or self._begun or self._after_cr) and len(data) <= self.limit
+            if is_plain and (run := self._bare_run(data, b"\r\n\r\n")):
                 return run
-            # From here on, LF is the only line end. Between frames alone, CR LF is replaced in half the time.
-            lines = b"\n\n".join(data.split(b"\r\n\r\n"))
-            if CR in lines:
-                lines = data.replace(b"\r\n", b"\n")
-            if CR not in lines:
-                data = lines
-        if self._begun:
-            self._begun_size += len(data)
-            is_large = self._begun_size > self.limit
-            if not (is_large or _may_end(data, self._begun[-1]) or data[-1:] == b"\n"):
-                self._begun.append(data)
+            data = self._with_lf(data)
+        if held := self._held:
+            if data[:1] == b":" and held[-1][-1:] == b"\n" and len(data) <= self.limit:
+                data = data[_end_of(_COMMENTS, data) :]
+            if not data:
                 return []
-            data = b"".join((*self._begun, data))
-            self._begun.clear()
-            self.is_clear = True
-        if not self.is_clear or CR in data or len(data) > self.limit:
-            return self._take_slowly(data)
+            self._held_size += len(data)
+            is_end = b"\n" in data if self._begun else b"\n\n" in data or (data[:1] == b"\n" == held[-1][-1:])
+            if not is_end and self._held_size <= self.limit:
+                held.append(data)
+                return []
+            data = b"".join((*held, data))
+            held.clear()
+        if self._begun or len(data) > self.limit:
+            return self._take_measured(data)
         # The usual case: a provider sends one event a chunk.
         if data.find(b"\n") == len(data) - 2 and data[:6] == BARE and data[-1:] == b"\n":
             return [SseFrame(data[6:-2], "message", self._id)]
@@ -213,37 +209,49 @@ class SseDecoder:
                 event = _event_of(head) if len(head) <= LONGEST_HEAD else None
                 if event:
                     return [SseFrame(value[:-2], event, self._id)]
-        if data[:1] == b":":
-            data = self._without_silence(data)
-        return self._take_run(data) if data else []
+        if data[:1] in (b":", b"\n"):
+            data = data[_end_of(_SILENCE, data) :]
+        end = data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
+        frames = self._take_run(data[:end]) if end else []
+        rest = data[end:]
+        if end and rest[:1] in (b":", b"\n"):
+            rest = rest[_end_of(_SILENCE, rest) :]
+        if rest:
+            held.append(rest)
+            self._held_size = len(rest)
+        return frames
 
     def finish(self) -> list[SseFrame]:
         """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
-        frames: list[SseFrame] = []
-        if self.is_clear:
-            return frames
         if self._ready is not None:
             return self._ready
-        with suppress(RemoteProtocolError):  # then the last frame is too large, and was cut besides
-            self._finish(frames)
+        frames: list[SseFrame] = []
+        rest = (self._head or b"") + b"".join(self._held)
+        if rest or self._begun:
+            with suppress(RemoteProtocolError):  # then the last frame is too large, and was cut besides
+                self._take_lines(rest, frames)
+                self._dispatch(frames)
         return frames
 
-    def _finish(self, frames: list[SseFrame]) -> None:
-        if self._head:
-            head, self._head = self._head, None
-            self._take(_LINE_END.split(head), frames)
-        if self._begun:
-            self._take_all(b"".join(self._begun), frames)
-        if self._line:
-            line, self._line = b"".join(self._line), []
-            self._take_line(line, frames)
-        self._dispatch(frames)
+    def _without_bom(self, data: bytes) -> bytes:
+        head = (self._head or b"") + data
+        if len(head) < len(BOM) and BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(BOM)
+
+    def _with_lf(self, data: bytes) -> bytes:
+        """The bytes with LF as their only line end."""
+        if self._after_cr:
+            data = data.removeprefix(b"\n")
+        self._after_cr = data.endswith(b"\r")
+        # Between frames alone, CR LF is replaced in half the time.
+        lines = b"\n\n".join(data.split(b"\r\n\r\n"))
+        return lines if CR not in lines else data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _take_run(self, data: bytes) -> Sequence[SseFrame]:
-        """The quick path of plain frames; any other go line by line."""
-        end = data.rfind(b"\n\n") + 2
-        if end < len(data):
-            return self._take_begun(data, end)
+        """Whole frames: the quick path of plain ones; any other go line by line."""
         if run := self._bare_run(data, b"\n\n"):
             return run
         if head := _HEAD.match(data):
@@ -253,7 +261,7 @@ class SseDecoder:
             if b"\n" not in b"".join(datas):
                 return SseRun(datas, data, self._id)
         frames: list[SseFrame] = []
-        self._take_all(data, frames)
+        self._take_lines(data[:-1], frames)
         return frames
 
     def _bare_run(self, data: bytes, end: bytes) -> Sequence[SseFrame] | None:
@@ -266,95 +274,28 @@ class SseDecoder:
             return None
         return SseRun(datas, b"", self._id) if len(datas) > 1 else [SseFrame(datas[0], "message", self._id)]
 
-    def _take_begun(self, data: bytes, end: int) -> Sequence[SseFrame]:
-        """The same up to the last end of a frame; what has only begun waits as it is."""
-        begun = data[end:] if end > 1 else data
-        frames: Sequence[SseFrame] = self._take_run(data[:end]) if end > 1 else ()
-        # Whole lines are read at once: a server may send comments, and no empty line, for as long as it is silent.
-        if self.is_clear and begun[-1:] != b"\n":
-            self._begun, self.is_clear = [begun], False
-            self._begun_size = len(begun)
-            return frames
-        more = [*frames]
-        self._take_all(begun, more)  # or there was a ``retry``, which waits for the next frame
-        return more
-
-    def _take_slowly(self, data: bytes) -> list[SseFrame]:
-        """Line by line to the first empty line, after which nothing is pending; the rest by the quick path."""
+    def _take_measured(self, data: bytes) -> list[SseFrame]:
+        """The whole lines, one by one; the line that has only begun waits."""
         if self._ready is not None:
             raise too_large(self.limit)
-        if self._head is not None:
-            data = self._without_bom(data)
-        if self._after_cr and data:
-            self._after_cr = False
-            data = data.removeprefix(b"\n")
         frames: list[SseFrame] = []
-        end = data.find(b"\n\n") + 2
-        if b"\r" in data or end in (1, len(data)) or len(data) > self.limit:
-            self._take_all(data, frames)
-            return frames
-        self._take_all(data[:end], frames)
-        if self.is_clear:
-            return [*frames, *self._take_run(data[end:])]
-        self._take_all(data[end:], frames)  # only a ``retry`` waits after an empty line
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._take_lines(data[: end - 1], frames)
+        if rest := data[end:]:
+            if len(rest) > self.limit:
+                self._refuse(frames)
+            self._held, self._held_size = [rest], len(rest)
         return frames
 
-    def _take_all(self, data: bytes, frames: list[SseFrame]) -> None:
-        """Line by line."""
-        end = data.find(b"\n") + 1
-        if self._line and end:
-            self._take_lines(data[:end], frames)
-            data = data[end:]
-        if not (self._line or len(data) > self.limit):
-            data = self._without_silence(data)
-        self._take_lines(data, frames)
-        self.is_clear = not (
-            self._line
-            or self._data
-            or self._event
-            or self._stray
-            or self._after_cr
-            or self._head is not None
-            or self._retry is not None
-        )
-
-    def _without_silence(self, data: bytes) -> bytes:
-        """The rest of bytes that begin a line, after comments, and after empty lines where these end no frame."""
-        is_held = bool(self._data or self._stray or self._event)
-        first = data[:1]
-        if first != b":" and (is_held or first not in (b"\n", b"\r")):
-            return data
-        lines = (_COMMENTS if is_held else _SILENCE).match(data)
-        return data[lines.end() :] if lines else data
-
     def _take_lines(self, data: bytes, frames: list[SseFrame]) -> None:
-        if b"\r" in data:
-            self._after_cr = data.endswith(b"\r")
-            self._take(_LINE_END.split(data), frames)
-        else:
-            self._take(data.split(b"\n"), frames)
-
-    def _without_bom(self, data: bytes) -> bytes:
-        head = (self._head or b"") + data
-        if len(head) < len(BOM) and BOM.startswith(head):
-            self._head = head
-            return b""
-        self._head = None
-        return head.removeprefix(BOM)
-
-    def _take(self, lines: list[bytes], frames: list[SseFrame]) -> None:
-        rest = lines.pop()
-        if lines and self._line:
-            lines[0] = b"".join((*self._line, lines[0]))
-            self._line.clear()
-            self._line_size = 0
-        for line in lines:
-            self._take_line(line, frames)
-        if rest:
-            self._line.append(rest)
-            self._line_size += len(rest)
-            if self._line_size > self.limit:
-                self._refuse(frames)
+        if len(data) <= self.limit and (data[:1] == b":" or b"\n:" in data):
+            data = _COMMENT.sub(b"", data)
+        for line in data.split(b"\n"):
+            if line:
+                self._take_line(line, frames)
+            else:
+                self._dispatch(frames)
 
     def _hold(self, values: list[bytes], value: bytes, size: int, frames: list[SseFrame]) -> None:
         """Keep a value until the end of its frame."""
@@ -364,16 +305,14 @@ class SseDecoder:
         values.append(value)
 
     def _refuse(self, before: list[SseFrame]) -> None:
-        self._ready, self.is_clear = before, False
-        self._begun, self._line, self._data, self._stray = [], [], [], []
+        self._ready, self._begun = before, True
+        self._held, self._data, self._stray = [], [], []
         raise too_large(self.limit)
 
     def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
-        if not line:
-            self._dispatch(frames)
-            return
         if len(line) > self.limit:
             self._refuse(frames)
+        self._begun = True
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -400,11 +339,13 @@ class SseDecoder:
             self._stray = []
         self._event = ""
         self._size = 0
+        self._begun = self._retry is not None
 
 
-def _may_end(data: bytes, before: bytes) -> bool:
-    """Whether an empty line ends with these bytes, or a CR may be the end of one."""
-    return b"\n\n" in data or (data[:1] == b"\n" and before[-1:] == b"\n") or CR in data
+def _end_of(pattern: re.Pattern[bytes], data: bytes) -> int:
+    """Where what the pattern matches at the beginning ends."""
+    found = pattern.match(data)
+    return found.end() if found else 0
 
 
 @lru_cache(maxsize=64)  # a provider has a dozen
