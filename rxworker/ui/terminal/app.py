@@ -36,7 +36,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.screen import ModalScreen
 
 from rxworker.boards import Dashboard
 from rxworker.panels import USAGE
@@ -44,7 +43,6 @@ from rxworker.transport import Model
 from rxworker.ui.clean import clean
 from rxworker.ui.terminal.bars import Quit, usage_line
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
-from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, is_terminal
 from rxworker.ui.terminal.session import FindModel, TerminalSession, Wording
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
@@ -273,7 +271,6 @@ class TerminalApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "Leave", show=False, priority=True),
         Binding("ctrl+t", "theme", "Light/dark", priority=True, show=False),
-        Binding("f1", "keys", "Keys", tooltip="All keys"),
     ]
 
     def __init__(
@@ -329,11 +326,6 @@ class TerminalApp(App[None]):
     def action_theme(self) -> None:
         """Switch between the light and the dark theme."""
         self.theme = LIGHT if self.current_theme.dark else DARK
-
-    def action_keys(self) -> None:
-        """Show all keys."""
-        if not isinstance(self.screen, ModalScreen):
-            self.push_screen(KeysScreen())
 
     async def action_leave(self, code: int = 0) -> None:
         """Leave; if a conversation is lost with the app, only when this is pressed again.

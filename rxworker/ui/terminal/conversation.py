@@ -25,10 +25,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from rxworker.boards import Dashboard
-from rxworker.desk.conversation import conversation_id
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
-from rxworker.log import RunInfo
 from rxworker.log.values import When
 from rxworker.messages import Message
 from rxworker.panels import USAGE
@@ -46,8 +44,7 @@ from rxworker.ui.terminal.bars import (
     who_line,
 )
 from rxworker.ui.terminal.commands import Commands, parse_command
-from rxworker.ui.terminal.dialogs import ApprovalScreen, BoardScreen, DetailsScreen, TraceScreen
-from rxworker.ui.terminal.diff import edit_of
+from rxworker.ui.terminal.dialogs import ApprovalScreen
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import SessionStatus, TerminalSession
 from rxworker.ui.terminal.themes import app_of
@@ -106,8 +103,9 @@ class ConversationScreen(Screen[None]):
         Binding("ctrl+r", "resume", "Resume", priority=True, tooltip="Decide, or resume the run"),
         Binding("ctrl+p", "pause", "Pause", priority=True, tooltip="Pause at a safe moment"),
         Binding("ctrl+o", "fold", "Unfold", priority=True, tooltip="Show all of the last part"),
-        Binding("ctrl+g", "details", "Info", priority=True, tooltip="Watchers, tools and hooks"),
-        Binding("ctrl+y", "trace", "Trace", show=False, priority=True),
+        Binding("ctrl+g", "command('tools')", "Info", priority=True, tooltip="Watchers, tools and hooks"),
+        Binding("ctrl+y", "command('trace')", "Trace", show=False, priority=True),
+        Binding("f1", "command('help')", "Keys", tooltip="All keys"),
         Binding("alt+o", "fold_all", "Unfold all", show=False, priority=True),
         Binding("pageup", "scroll(-1)", "Up", show=False, priority=True),
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
@@ -115,16 +113,14 @@ class ConversationScreen(Screen[None]):
 
     def __init__(self, session: TerminalSession, *, goes_on: bool = False, dashboard: Dashboard = USAGE) -> None:
         super().__init__()
-        self._dashboard = dashboard
         self.session = session
         self._goes_on = goes_on
         self.rested = asyncio.Event()
         self.can_fold = False
         self.is_left = False
-        self._watchers = 0
         self._clock: Timer | None = None
         self._began = 0.0
-        self._commands = Commands(self, session, self.show_session)
+        self._commands = Commands(self, session, self.show_session, dashboard)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Return whether a key is active now."""
@@ -163,30 +159,35 @@ class ConversationScreen(Screen[None]):
         """Use the compact footer on a narrow screen, to show more keys."""
         self.query_one(KeyLine).compact = self.size.width < NARROW
 
-    def begin(self, text: str) -> None:
-        """Start a new run with what was typed."""
+    def deliver(self, text: str, when: When = "turn") -> bool:
+        """Send what was typed: into the running run, to the paused run, or as the start of a new run.
+
+        Returns:
+            Whether it was sent; otherwise the user was shown why not.
+        """
         message = self._message(text)
         try:
-            if message is not None:
-                self.session.begin(message)
+            if message is None:
+                return False
+            if self.session.send(message, text, when):
                 self.follow()
-                return
         except RxWorkerError as error:
             self.show_error(error)
-        self.query_one(Composer).put_back(text)
+            return False
+        self.show_status()
+        return True
 
     def go_on(self, decision: Decision | None = None, *, always: bool = False) -> None:
         """Decide about the call that waits, or resume a run that waits for no call."""
         try:
-            if decision is None:
-                self.session.resume()
-            elif not self.session.decide(decision, always=always):
-                self.show_approval()
-                return
+            is_resumed = self.session.decide(decision, always=always)
         except RxWorkerError as error:
             self.show_error(error)
             return
-        self.follow()
+        if is_resumed:
+            self.follow()
+        else:
+            self.show_approval()
 
     def follow(self) -> None:
         """Show the run until it ends."""
@@ -211,12 +212,13 @@ class ConversationScreen(Screen[None]):
         line.show(who, status + since)
         totals = session.totals
         used = usage_line(totals.usage, worker.prices)
-        self.query_one("#usage", TwoEnds).show(used, count_line(totals.turns, totals.calls, self._watchers))
+        counts = count_line(totals.turns, totals.calls, len(self._commands.watchers))
+        self.query_one("#usage", TwoEnds).show(used, counts)
         waits = " · ".join(one_line(text, 60) for text in session.sent.queued.values())
         queue = self.query_one("#queue", TwoEnds)
         queue.display = bool(waits)
         queue.show(f"queued: {waits}", "")
-        self.query_one(Composer).placeholder = DECIDE if session.waiting_call is not None else PLACES[status]
+        self.query_one(Composer).placeholder = DECIDE if session.waiting is not None else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold or bool(self.query_one(Composer).folded)
         if can_fold != self.can_fold or not line.has_class(f"-{status}"):
             self.can_fold = can_fold
@@ -250,25 +252,26 @@ class ConversationScreen(Screen[None]):
 
     def _run_ended(self) -> None:
         session, composer = self.session, self.query_one(Composer)
-        self._watchers = 0
+        self._commands.watchers = ()
         if self._clock is not None:
             self._clock.pause()
         if self.is_left:
             return
         returned = session.sent.take_unread()
         if returned and session.finished:
-            self.begin(returned)
+            if not self.deliver(returned):
+                composer.put_back(returned)
             return
         if returned:
             composer.put_back(returned)
         self.show_status()
         self.rested.set()
         # Do not open the dialog while the user types: the next key might decide.
-        if session.waiting_call is not None and not composer.text:
+        if session.waiting is not None and not composer.text:
             self.show_approval()
 
     def _count_watchers(self, watchers: tuple[WatcherState, ...]) -> None:
-        self._watchers = len(watchers)
+        self._commands.watchers = watchers
 
     def _tick(self) -> None:
         self.query_one(Transcript).tick()
@@ -312,29 +315,11 @@ class ConversationScreen(Screen[None]):
         self.show_status()
 
     def _send(self, text: str, when: When) -> None:
-        """Send a message: into the running run, to the paused run, or as the start of a new run."""
-        session, composer = self.session, self.query_one(Composer)
-        if session.waiting_call is not None:
+        if self.session.waiting is not None:
             self.notify(DECIDE)
             self.action_resume()
-            return
-        message = self._message(text)
-        if message is None:
-            return
-        try:
-            if session.active is not None:
-                session.send(message, text, when)
-                self.show_status()
-            elif session.paused is not None:
-                session.resume(message)
-                self.follow()
-            else:
-                session.begin(message)
-                self.follow()
-        except RxWorkerError as error:
-            self.show_error(error)
-            return
-        composer.accept()
+        elif self.deliver(text, when):
+            self.query_one(Composer).accept()
 
     def _message(self, text: str) -> Message | None:
         """The message of what was typed.
@@ -395,42 +380,25 @@ class ConversationScreen(Screen[None]):
 
     def action_resume(self) -> None:
         """Decide about the call that waits, or resume the run."""
-        if self.session.waiting_call is not None:
+        if self.session.waiting is not None:
             self.show_approval()
         elif self.session.paused is not None:
             self.go_on()
 
     def show_approval(self) -> None:
         """Request the user's decision about the call that waits."""
-        call, paused = self.session.waiting_call, self.session.paused
-        if call is None or paused is None:
-            return
-        index = self.session.opened.next or 0
-        node, others = self.session.opened.pending.node(index), len(paused.pending) - 1 - index
-        reason = f"{node.hook}: {node.reason}".strip(": ")
-        if node.path:
-            reason += f" (in {' > '.join(self.session.opened.pending.around(index))})"
-        question = self.session.waiting_question
-        edit = None if question else edit_of(call.input, self.session.worker.workspace)
-        reason = reason if question is None else str(question)
-        screen = ApprovalScreen(
-            call,
-            reason,
-            max(0, others),
-            edit,
-            schema=self.session.schema_of(call.name),
-            can_allow=self.session.opened.pending.allowable is not None,
-            question=question,
-        )
-        app_of(self).push_screen(screen, self._decided)
+        opened = self.session.opened
+        if self.session.waiting is not None and opened.next is not None:
+            screen = ApprovalScreen(opened.pending, opened.next, self.session.worker)
+            app_of(self).push_screen(screen, self._decided)
 
     def _decided(self, answer: tuple[Decision, bool] | None) -> None:
-        call = self.session.waiting_call
-        if answer is not None and call is not None:
+        waiting = self.session.waiting
+        if answer is not None and waiting is not None:
             decision, is_always = answer
             self.go_on(decision, always=is_always)
-            if is_always and call.name in self.session.allowed:
-                self.notify(clean(f"{call.name} is always allowed here. /allow ends that."), markup=False)
+            if is_always and waiting.call.name in self.session.allowed:
+                self.notify(clean(f"{waiting.call.name} is always allowed here. /allow ends that."), markup=False)
         self.query_one(Composer).focus()
 
     # Actions on the display.
@@ -449,23 +417,6 @@ class ConversationScreen(Screen[None]):
         transcript = self.query_one(Transcript)
         (transcript.scroll_page_up if pages < 0 else transcript.scroll_page_down)(animate=False)
 
-    def action_trace(self) -> None:
-        """Show the turns, requests and calls of the last run on a time axis."""
-        app_of(self).push_screen(TraceScreen(self.session.last_run))
-
-    def action_usage(self) -> None:
-        """Show what the conversation takes."""
-        name = self.session.opened.id
-
-        def is_of_this(info: RunInfo) -> bool:
-            return conversation_id(info) == name
-
-        runs = self.session.log.runs(where=is_of_this)
-        app_of(self).push_screen(BoardScreen(self._dashboard.show(runs)))
-
-    def action_details(self) -> None:
-        """Show watchers, tools and hooks."""
-        session = self.session
-        watchers = None if session.active is None else session.active.watchers
-        tools = [tool.meta.name for tool in session.worker.tools]
-        app_of(self).push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))
+    async def action_command(self, name: str) -> None:
+        """Run a command without an argument."""
+        await self._commands.run(name, "")

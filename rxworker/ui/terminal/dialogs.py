@@ -5,13 +5,11 @@ A decision about a tool call approves it, with the same or with changed argument
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 from reactivex.internal import noop
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -20,22 +18,17 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from rxworker.boards import Board, board_text
-from rxworker.decisions import Approve, Deny, reply_of
+from rxworker.decisions import Approve, Deny, PendingCalls, reply_of
 from rxworker.errors import DecisionError
-from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
-from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools.reports import FileEdit
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import plural
-from rxworker.ui.terminal.commands import COMMANDS
-from rxworker.ui.terminal.diff import edit_lines
+from rxworker.ui.terminal.diff import edit_lines, edit_of
 from rxworker.ui.terminal.form import Form, fields_of
 from rxworker.ui.terminal.themes import app_of, plain_colours
-from rxworker.ui.terminal.trace import draw_trace, trace_rows
-from rxworker.views import RunView
 from rxworker.worker import Decision
+from rxworker.worker.definition import Definition
 
 MAX_LINES = 500
 """Maximum number of lines of a diff in a dialog."""
@@ -47,13 +40,11 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
     The result is the decision, and whether the tool is always allowed from now on; ``None`` decides later.
 
     Args:
-        call: The call that waits.
-        reason: Why it waits.
-        others: The number of other calls that wait.
-        schema: The JSON schema of the arguments.
-        edit: The edit of a file that the call would make, which is shown as a diff.
-        can_allow: Whether the tool can be always allowed.
-        question: The question of the tool, in place of an approval. The arguments are then the content of its form.
+        pending: The calls that wait. One with a question has that in place of an approval, and the content of its form
+            in place of the arguments.
+        index: The index of the call in them.
+        worker: The worker, with the schema of the arguments, and with the folder of a file that the call would edit,
+            whose edit is shown as a diff.
     """
 
     AUTO_FOCUS = "#arguments"
@@ -68,32 +59,28 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         Binding("shift+tab", "app.focus_previous", show=False, priority=True),
     ]
 
-    def __init__(
-        self,
-        call: ToolCall,
-        reason: str = "",
-        others: int = 0,
-        edit: FileEdit | None = None,
-        *,
-        schema: JsonObject | None = None,
-        can_allow: bool = True,
-        question: Question | None = None,
-    ) -> None:
+    def __init__(self, pending: PendingCalls, index: int, worker: Definition) -> None:
         super().__init__()
-        self._asked = call
-        self._can_allow = can_allow
-        self._question = question
-        is_new = question is not None
-        schema = schema if question is None else question.schema
-        self._form = Form(fields_of({} if is_new else call.input, schema or {}, is_new=is_new))
-        self._reason = reason
-        self._others = others
-        self._edit = edit
+        node, tool = pending.node(index), worker.tools.get(pending.calls[index].name)
+        self._call, self._question = node.call, node.question
+        self._can_allow = pending.allowable is not None
+        self._others = len(pending.calls) - 1 - index
+        self._edit: FileEdit | None = None
+        if node.question is None:
+            schema = {} if tool is None else tool.meta.input_schema
+            self._reason = f"{node.hook}: {node.reason}".strip(": ")
+            if node.path:
+                self._reason += f" (in {' > '.join(pending.around(index))})"
+            self._edit = edit_of(node.call.input, worker.workspace)
+            self._form = Form(fields_of(node.call.input, schema))
+        else:
+            self._reason = str(node.question)
+            self._form = Form(fields_of({}, node.question.schema or {}, is_new=True))
 
     def compose(self) -> ComposeResult:
         """Return the call, its arguments and the buttons."""
         waits = "waits for approval" if self._question is None else "has a question"
-        waits = f"{one_line(self._asked.name, 60)} {waits}"
+        waits = f"{one_line(self._call.name, 60)} {waits}"
         more = f", and {self._others} more" if self._others else ""
         with Vertical(id="approval"):
             yield Static(waits + more, id="question", markup=False)
@@ -199,136 +186,65 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         self.dismiss(None)
 
 
-Watchers = tuple[WatcherState, ...]
-
-
 class InfoScreen(ModalScreen[None]):
-    """Shows something until one of a few keys is pressed."""
+    """Shows something, drawn anew twice a second, until one of a few keys is pressed.
+
+    Args:
+        title: The title.
+        draw: Draws it for a number of columns.
+        closed: Called when the screen is closed.
+        is_text: Whether it needs no more than the width of a text.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,ctrl+c,ctrl+d,f1,ctrl+g,ctrl+y,q", "dismiss", "Close", priority=True)
     ]
 
-
-class TraceScreen(InfoScreen):
-    """Shows the trace of the last run, and follows it while it is running.
-
-    Args:
-        view: The run.
-    """
-
-    def __init__(self, view: RunView) -> None:
+    def __init__(
+        self,
+        title: str,
+        draw: Callable[[int], RenderableType],
+        *,
+        closed: Callable[[], object] = noop,
+        is_text: bool = False,
+    ) -> None:
         super().__init__()
-        self._view = view
+        self._about, self._drawing, self._at_end, self._is_text = title, draw, closed, is_text
 
     def compose(self) -> ComposeResult:
-        """Return the list."""
-        with VerticalScroll(id="trace"):
-            yield Static("Trace of the last run", classes="head")
-            yield Static(id="rows")
-
-    def on_mount(self) -> None:
-        """Draw it, and again while the run is running."""
-        self.set_interval(0.5, self._tick)
-        self.call_after_refresh(self._draw)
-
-    def on_resize(self) -> None:
-        """Draw it for the new width."""
-        self.call_after_refresh(self._draw)
-
-    def _tick(self) -> None:
-        if self._view.end is None and self._view.began is not None:
-            self._draw()
-
-    def _draw(self) -> None:
-        view, shown = self._view, self.query_one("#rows", Static)
-        now = time.time() if view.end is None else view.now
-        rows = trace_rows(view, now)
-        if not rows:
-            shown.update("No run has begun.")
-            return
-        span = now - (view.began or now)
-        shown.update(draw_trace(rows, span, shown.size.width, plain_colours(app_of(self).theme_variables)))
-
-
-class BoardScreen(InfoScreen):
-    """Shows a board, and follows it.
-
-    Args:
-        board: The board; it is disposed with the screen.
-    """
-
-    def __init__(self, board: Board) -> None:
-        super().__init__()
-        self._board = board
-
-    def compose(self) -> ComposeResult:
-        """Return the panels."""
-        with VerticalScroll(id="trace"):
-            yield Static(clean(self._board.dashboard.title), classes="head", markup=False)
+        """Return the title and what is drawn."""
+        with VerticalScroll(id="info", classes="-text" if self._is_text else ""):
+            yield Static(clean(self._about), classes="head", markup=False)
             yield Static(id="rows", markup=False)
 
     def on_mount(self) -> None:
-        """Draw it, and again when a panel changes."""
-        self._board.changes.subscribe(self._draw)
-        self.call_after_refresh(self._draw)
-
-    def on_unmount(self) -> None:
-        """Compute it no more."""
-        self._board.dispose()
+        """Draw it, and again and again."""
+        self.set_interval(0.5, self._show)
 
     def on_resize(self) -> None:
         """Draw it for the new width."""
-        self.call_after_refresh(self._draw)
-
-    def _draw(self, _: object = None) -> None:
-        board, shown = self._board, self.query_one("#rows", Static)
-        shown.update(clean(board_text(board.dashboard, board.states, width=max(shown.size.width, 20))))
-
-
-class DetailsScreen(InfoScreen):
-    """Shows the watchers of the run, and the tools and hooks of the worker.
-
-    Args:
-        watchers: The watchers of the running run; ``None`` if no run is running.
-        tools: The names of the tools.
-        hooks: The names and points of the hooks.
-    """
-
-    def __init__(
-        self, watchers: Observable[Watchers] | None, tools: Iterable[str], hooks: Sequence[tuple[str, str]]
-    ) -> None:
-        super().__init__()
-        self._watchers = watchers
-        self._tools = tools
-        self._hooks = hooks
-        self._subscription: abc.DisposableBase = Disposable()
-
-    def compose(self) -> ComposeResult:
-        """Return the three lists."""
-        with VerticalScroll(id="details"):
-            yield Static("Watchers", classes="head")
-            yield Static("No run is running.", id="watchers")
-            yield Static("Tools", classes="head")
-            yield Static(Text(", ".join(one_line(name) for name in self._tools) or "none"))
-            yield Static("Hooks", classes="head")
-            hooks = [f"{one_line(name)} ({point})" for name, point in self._hooks]
-            yield Static(Text("\n".join(hooks) or "none"))
-
-    def on_mount(self) -> None:
-        """Subscribe to the watchers."""
-        if self._watchers is not None:
-            self._subscription = self._watchers.subscribe(self._show, noop)  # the conversation shows errors
+        self.call_after_refresh(self._show)
 
     def on_unmount(self) -> None:
-        """Unsubscribe from the watchers."""
-        self._subscription.dispose()
+        """End what it follows."""
+        self._at_end()
 
-    def _show(self, watchers: Watchers) -> None:
-        self.query_one("#watchers", Static).update(watcher_table(watchers))
+    def _show(self) -> None:
+        shown = self.query_one("#rows", Static)
+        shown.update(self._drawing(max(20, shown.size.width)))
 
 
-def watcher_table(watchers: Watchers) -> Table:
+def draw_details(watchers: Iterable[WatcherState], tools: Iterable[str], hooks: Iterable[tuple[str, str]]) -> Group:
+    """Draw the watchers of the running run, and the names of tools, and the names and points of hooks."""
+    shown: dict[str, RenderableType] = {
+        "Watchers": watcher_table(watchers) if watchers else "No run is running.",
+        "Tools": Text(", ".join(map(one_line, tools)) or "none"),
+        "Hooks": Text("\n".join(f"{one_line(name)} ({point})" for name, point in hooks) or "none"),
+    }
+    return Group(*(part for title, about in shown.items() for part in (Text(title, "bold"), about, "")))
+
+
+def watcher_table(watchers: Iterable[WatcherState]) -> Table:
     """Return a table with one line for each watcher."""
     table = Table.grid(padding=(0, 2, 0, 0))
     names = ("name", "delivery", "behind", "merged", "dropped")
@@ -365,16 +281,12 @@ KEYS = (
 )
 
 
-class KeysScreen(InfoScreen):
-    """Shows all keys of the app."""
-
-    def compose(self) -> ComposeResult:
-        """Return the tables of keys and commands."""
-        commands = [(f"/{each.name} {each.argument}", each.about) for each in COMMANDS.values()]
-        with VerticalScroll(id="details"):
-            for title, rows in (("Keys", KEYS), ("Commands", commands)):
-                table = Table.grid(padding=(0, 2, 0, 0))
-                for key, meaning in rows:
-                    table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
-                yield Static(title, classes="head")
-                yield Static(table)
+def draw_keys(commands: Iterable[tuple[str, str]]) -> Group:
+    """Draw all keys, and the commands with what they do."""
+    parts: list[RenderableType] = []
+    for title, rows in (("Keys", KEYS), ("Commands", commands)):
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for key, meaning in rows:
+            table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
+        parts += [Text(title, "bold"), table, ""]
+    return Group(*parts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Literal, TypeAlias
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from rxworker import errors
 from rxworker.decisions import Approve, ApproveAlways
 from rxworker.desk.conversation import OpenConversation, StoredConversation, conversations_in, new_conversation
-from rxworker.events.pause import Question
+from rxworker.events.pause import TreeCall
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
@@ -31,7 +31,7 @@ from rxworker.log import EventLog, MemoryLog
 from rxworker.log.base import claimed
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, LISTED, When
-from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
+from rxworker.messages import Conversation, Message, Text
 from rxworker.messages.usage import Usage
 from rxworker.run.run import Run
 from rxworker.state import RunState
@@ -40,7 +40,6 @@ from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import Lane, Lanes
-from rxworker.views import RunView
 from rxworker.worker import Decision
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
@@ -263,6 +262,8 @@ class TerminalSession:
         worker: Answers the messages.
         opened: The conversation.
         log: The log of the runs.
+        is_stored: Whether that outlives the app.
+        lanes: The lanes of its runs, and the view of the last one.
         active: The running run.
         sent: The messages that were sent into the run.
         finished: Whether the last run finished normally.
@@ -280,6 +281,7 @@ class TerminalSession:
         self._first = first = begun.session
         self.worker = first.worker
         self.log = first.log or MemoryLog()
+        self.is_stored = first.log is not None
         self.active: Run[object] | None = None
         self.sent = Sent()
         self.latest = ""
@@ -307,16 +309,6 @@ class TerminalSession:
         return [*dict.fromkeys(tool for tool, _ in self.opened.allowed)]
 
     @property
-    def last_run(self) -> RunView:
-        """The view of the last run."""
-        return self._lanes.view
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the conversations are in a log that outlives the app."""
-        return self._first.log is not None
-
-    @property
     def status(self) -> SessionStatus:
         """The state of the conversation."""
         if self.active is not None:
@@ -326,23 +318,10 @@ class TerminalSession:
         return "ready" if self.paused is None else "paused"
 
     @property
-    def waiting_call(self) -> ToolCall | None:
+    def waiting(self) -> TreeCall | None:
         """The next call that needs a decision."""
-        paused, index = self.paused, self.opened.next
-        return None if paused is None or index is None else paused.pending[index]
-
-    @property
-    def waiting_question(self) -> Question | None:
-        """The question of the tool of that call."""
-        paused, index = self.paused, self.opened.next
-        return None if paused is None or index is None else self.opened.pending.questions.get(index)
-
-    def schema_of(self, tool: str) -> JsonObject:
-        """The JSON schema of the arguments of a tool; empty for one that the worker does not have itself."""
-        for each in self.worker.tools:
-            if each.meta.name == tool:
-                return each.meta.input_schema
-        return {}
+        index = None if self.paused is None else self.opened.next
+        return None if index is None else self.opened.pending.node(index)
 
     @property
     def totals(self) -> Totals:
@@ -362,20 +341,34 @@ class TerminalSession:
             with suppress(errors.ConfigurationError):  # such as a missing key, which the run reports
                 model.provider.request(Conversation((message,)), (), worker.options)
 
-    def begin(self, message: Message) -> None:
-        """Start a new run with a message.
+    def send(self, message: Message, text: str = "", when: When = "turn") -> bool:
+        """Send a message: into the running run, to the paused run, or as the start of a new run.
+
+        Args:
+            message: The message.
+            text: What was typed for it.
+            when: As for ``Run.send``.
+
+        Returns:
+            Whether a run has begun.
 
         Raises:
-            RxWorkerError: The run cannot start.
+            RxWorkerError: The message cannot be sent, or no run can begin.
         """
+        if self.active is not None:
+            self.sent.send(self.active, message, text, is_ending=self._cancelling, when=when)
+            return False
+        if self.paused is not None:
+            return self._resume([message])
         self._started(self.opened.begin(message))
         self._before, self._held = self._before + self._held, Totals()
+        return True
 
-    def decide(self, decision: Decision, *, always: bool = False) -> bool:
+    def decide(self, decision: Decision | None = None, *, always: bool = False) -> bool:
         """Decide about the call that waits, and resume the run unless another call needs a decision, too.
 
         Args:
-            decision: The decision.
+            decision: The decision; ``None`` if no call waits.
             always: Whether calls of its tool are allowed from now on, if they can be.
 
         Returns:
@@ -388,61 +381,30 @@ class TerminalSession:
         if always and allowable is not None and isinstance(decision, Approve):
             decision = ApproveAlways(decision.input)
             opened.allowed = (*opened.allowed, allowable)  # until the run ends, which reads it
-        if opened.next is not None:
+        if opened.next is not None and decision is not None:
             opened.decided[opened.next] = decision  # by its index: two calls may have the same id
-        if opened.next is not None:
-            return False
-        self.resume()
+        return opened.next is None and self._resume()
+
+    def _resume(self, add: Sequence[Message] = ()) -> bool:
+        """Resume the paused run with the decisions that were made. A call that needs one and has none is not run."""
+        self._started(self.opened.decide(add))
+        self._held = Totals()  # a resumed run continues the counts of the paused run
         return True
 
-    def resume(self, message: Message | None = None) -> None:
-        """Resume the paused run with the decisions that were made. A call that needs one and has none is not run.
-
-        Args:
-            message: A message to add.
-
-        Raises:
-            RxWorkerError: The run cannot be resumed.
-        """
-        self._started(self.opened.decide([] if message is None else [message]))
-        self._held = Totals()  # a resumed run continues the counts of the paused run
-
-    def send(self, message: Message, text: str, when: When = "turn") -> None:
-        """Send a message into the running run.
-
-        Args:
-            message: The message.
-            text: What was typed for it.
-            when: As for ``Run.send``.
-
-        Raises:
-            RxWorkerError: The message cannot be sent.
-        """
-        if self.active is None:
-            self.begin(message)
-            return
-        self.sent.send(self.active, message, text, is_ending=self._cancelling, when=when)
-
-    def allow(self, tool: str) -> asyncio.Task[None]:
-        """Always allow calls of a tool in this conversation that its policy pauses for.
+    def allow(self, tool: str, *, is_allowed: bool = True) -> asyncio.Task[None]:
+        """Always allow calls of a tool in this conversation that its policy pauses for, or end that.
 
         The task is done when that is stored.
         """
-        return self._give(self.current.allow, [(tool, REQUIRES_APPROVAL)])
-
-    def disallow(self, tool: str) -> asyncio.Task[None]:
-        """Request approval for calls of a tool again. The task is done when that is stored."""
-        return self._give(self.current.disallow, [each for each in self.opened.allowed if each[0] == tool])
-
-    def _give(self, give: Callable[[str, str], Awaitable[None]], pairs: Sequence[Pair]) -> asyncio.Task[None]:
-        before = self._storing
+        opened, session, before = self.opened, self.current, self._storing
+        pairs = [(tool, REQUIRES_APPROVAL)] if is_allowed else [each for each in opened.allowed if each[0] == tool]
 
         async def store() -> None:
             if before is not None:
                 await asyncio.wait([before])
             for pair in pairs:
-                await give(*pair)
-            await self.opened.refresh()
+                await (session.allow if is_allowed else session.disallow)(*pair)
+            await opened.refresh()
 
         self._storing = asyncio.get_running_loop().create_task(store(), name="store what is allowed")
         return self._storing
@@ -541,7 +503,7 @@ class TerminalSession:
     ) -> None:
         self.opened = opened
         self.finished, self.pause_requested = True, False
-        self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
+        self.lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
         """Give the conversation to the session that the app began with. Runs that were kept in memory are gone."""
@@ -560,7 +522,7 @@ class TerminalSession:
             return
         try:
             async for batch in followed.watch(Coalesce(), name="terminal").batches():
-                yield self._lanes.feed(batch)
+                yield self.lanes.feed(batch)
         except Exception:
             # Iterating raises the error that ended the run; it is handled below.
             if not followed.done():

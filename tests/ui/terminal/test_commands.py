@@ -126,7 +126,7 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(ope
         await person.until(lambda: not person.lanes)
         await person.ask("Something else")
         await person.say("/resume clean")
-        await person.until(lambda: person.app.session.waiting_call is not None)
+        await person.until(lambda: person.app.session.waiting is not None)
         await person.press("ctrl+r", sees="delete waits for approval")
         await person.press("ctrl+s", sees="Done.")
         assert ran == ["a"]
@@ -171,7 +171,7 @@ async def test_what_is_always_allowed_is_kept_with_a_stored_session(open_app: Op
                 await person.say(f"/resume {stored.id}")
                 await person.until(lambda: len(person.lanes) > 1)
                 assert session.allowed == ["delete"]
-                session.disallow("delete")
+                session.allow("delete", is_allowed=False)
         [stored] = await list_sessions(log)
         assert stored.runs[-1].row.allowed == ()
 

@@ -143,7 +143,7 @@ async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(open_app: O
         await person.ask("Clean up.", sees="delete waits for approval")
         await person.press(key)
         assert person.app.screen is person.app.conversation
-        assert person.app.session.waiting_call is not None
+        assert person.app.session.waiting is not None
         await person.press("f1", key)
         assert person.app.screen is person.app.conversation
         assert person.app.is_running
@@ -330,7 +330,7 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
     worker = Worker(ScriptedModel(["One.", "Two."]))
     async with open_app(worker) as person:
         session = person.app.session
-        person.app.conversation.begin("first")
+        person.app.conversation.deliver("first")
         assert session.active is not None
         await session.active
         session.send(Message.user("second"), "second")  # it has ended, and the screen does not know yet

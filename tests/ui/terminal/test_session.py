@@ -12,7 +12,7 @@ LOADED = Conversation((Message.user("Hi"), Message.assistant("Hello.")), "Be bri
 
 
 async def say(shown: TerminalSession, text: str) -> None:
-    shown.begin(Message.user(text))
+    shown.send(Message.user(text))
     async for _ in shown.follow():
         pass
 
@@ -24,7 +24,7 @@ async def test_a_session_is_continued_and_its_worker_stays_as_it_is() -> None:
     shown = TerminalSession(given)
     first = shown.opened.id
     await say(shown, "And?")
-    shown.disallow("delete")
+    shown.allow("delete", is_allowed=False)
     shown.begin_session()
     assert shown.allowed == ["delete"]
     await say(shown, "Anew.")
