@@ -61,7 +61,7 @@ class Walk:
         self.log: EventLog | None = None
         self.chain: list[str] = []
         self.results: dict[str, list[str]] = {}
-        self.cancelled: set[str] = set()
+        self.pauses = 6  # a slow store has begun hardly anything before the next one
         self.has_mask = chance.random() < 0.4
         self.replies = self._replies()
         self.settings = {name: self._settings() for name in ("one", "two")}
@@ -134,7 +134,8 @@ class Walk:
                     sent = run.send("Go on.", self.random.choice(["now", "turn", "end"]))
                     if self.random.random() < 0.3:
                         run.edit(sent, "Go on, please.", self.random.choice(["now", "turn", "end", None]))
-                elif act == "pause" and self.random.random() < 0.2:
+                elif act == "pause" and self.pauses and self.random.random() < 0.2:
+                    self.pauses -= 1
                     run.pause()
                 elif act in ("deliver", "cancel_call") and several:
                     each = self.random.choice(several)
