@@ -13,7 +13,7 @@ import pytest
 
 from rxworker import Worker
 from rxworker.log import EventLog
-from tests.stores import LOGS, make_log
+from tests.stores import make_log
 
 CONTROL = {
     "test_control",
@@ -25,6 +25,8 @@ CONTROL = {
     "test_unobserved",
 }
 """The modules whose tests cancel, pause, limit or steer runs, or nest them."""
+LOGS_OF_CONTROL = ["none", "memory", *[pytest.param(kind, marks=pytest.mark.product(3)) for kind in ("slow", "sqlite")]]
+LOGS_OF_OTHERS = ["none", pytest.param("memory", marks=pytest.mark.product(3))]
 PROCESSES = {"test_stream"}
 """The modules whose tests start processes, which have no such log."""
 
@@ -44,8 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ):
         return
     metafunc.fixturenames.append("log_of_runs")
-    kinds = LOGS if name in CONTROL else ["none", "memory"]
-    metafunc.parametrize("log_of_runs", kinds, indirect=True)
+    metafunc.parametrize("log_of_runs", LOGS_OF_CONTROL if name in CONTROL else LOGS_OF_OTHERS, indirect=True)
 
 
 @pytest.fixture(scope="session")

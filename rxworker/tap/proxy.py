@@ -166,6 +166,7 @@ class TapProxy:
     async def __aexit__(self, *_: object) -> None:
         self._is_closing = True
         await stop_listening(self._listening)
+        self._server.pre_shutdown()  # closes the connections of clients that have no request
         await self._server.shutdown(1.0)
         await self._session.close()
         await self._recorder.close()

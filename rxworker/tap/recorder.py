@@ -66,6 +66,8 @@ MAX_KNOWN, MAX_ALIKE = 10_000, 64
 """Requests, calls and responses by which a run is found, and runs of the same."""
 MAX_ERROR = 64 * 1024
 """Bytes of the body of an error that are read."""
+CLOSING = 5.0
+"""Seconds that the ends of the open runs may take to be written."""
 FULL = "more waits to be recorded than fits into memory"
 
 CLIENT = re.compile(r"[A-Za-z][\w.-]{0,40}(/[A-Za-z]\w{0,20})?")
@@ -292,7 +294,7 @@ class Recorder:
         for talk in [*self._talks.values()]:
             self._abort(talk, "the proxy was stopped")
         if self._talks:
-            await asyncio.wait([*self._talks], timeout=5.0)
+            await asyncio.wait([*self._talks], timeout=CLOSING)
         self.runs.on_completed()
 
     def lose(self, exchange: Exchange, reason: str, error: Exception | None = None) -> None:

@@ -593,6 +593,7 @@ async def test_a_log_that_hangs_costs_neither_time_nor_memory(
 
     monkeypatch.setattr(MemoryLog, "_claim", hang)
     monkeypatch.setattr(recorder, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(recorder, "CLOSING", 0.1)
     reply = "Hello, world. " * 20
     async with MemoryLog() as log, ReplayServer(lambda _: reply) as service, tapped(service.base_url, log=log) as tap:
         for _ in range(30):

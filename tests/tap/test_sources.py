@@ -111,16 +111,16 @@ def events(fed: Iterable[Tapped | Event]) -> list[object]:
 def test_what_a_library_leaves_out_is_unknown(recorded: Recorded) -> None:
     """Another version may lack a member, or have another value there: no mapper raises."""
     seen: set[object] = set()
-    for at, item in enumerate(recorded.items):
-        loaded = kit.load(item)
+    items = [kit.load(item) for item in recorded.items]
+    for at, (item, loaded) in enumerate(zip(recorded.items, items, strict=True)):
         for path in paths(loaded):
             if (key := (type(loaded).__name__, path)) in seen:
                 continue
             seen.add(key)
             for value in (None, "?", 7, SimpleNamespace()):
                 mapper = recorded.mapper()
-                for before in recorded.items[:at][-8:]:
-                    mapper.feed(kit.load(before))
+                for before in items[max(at - 8, 0) : at]:
+                    mapper.feed(before)
                 changed = kit.load(item)
                 put(changed, path, value)
                 mapper.feed(changed)

@@ -191,6 +191,7 @@ BEGUN_TWICE = {"quirk-spliced-message-start"}
 """Recordings with a response that begins twice, which counts as two attempts."""
 
 
+@pytest.mark.product(4)
 @each_kind
 async def test_a_recorded_answer_is_the_same_at_the_other_end(recording: Path, kind: str) -> None:
     run = recorded(recording).run("Go.")
