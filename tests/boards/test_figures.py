@@ -630,6 +630,7 @@ async def runs_of_kind(asked: Worker) -> tuple[list[Run[object]], list[Any]]:
     return runs, results
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_models_have_served_is_what_every_figure_counts(kind: str, has_log: bool) -> None:

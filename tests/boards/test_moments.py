@@ -24,7 +24,7 @@ from rxworker.panels import COST, FLEET, RUNS, USAGE
 from tests.boards.test_history import AFTER, FEW, LATER, Clock, Reads, as_shown, store, stories
 from tests.boards.test_reads import GROUPED
 from tests.log.processes import stored_of_all
-from tests.whole import IS_WHOLE
+from tests.whole import IS_WHOLE, one_of
 
 MANY = Dashboard([replace(each, name=f"panel-{at}") for at, each in enumerate([*GROUPED[::3], *FEW.panels])])
 BOARDS = {"usage": USAGE, "runs": RUNS, "fleet": FLEET, "cost": COST, "after": AFTER, "later": LATER, "many": MANY}
@@ -51,7 +51,7 @@ class Checked:
         assert shown == as_shown(self.board.at(self.records, time)), (self.board.title, time)
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(4)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize(
     "selection", [Selection(), Selection(tool="look", status="finished"), Selection(since=1e6 - 400)]
@@ -88,7 +88,7 @@ async def append(log: EventLog, clock: Clock, run: str, records: list[Record], s
     await log.release(claim)
 
 
-@pytest.mark.parametrize("board", [USAGE, AFTER, RUNS], ids=lambda board: board.title)
+@pytest.mark.parametrize("board", one_of([RUNS, USAGE, AFTER]), ids=lambda board: board.title)
 async def test_moments_after_a_run_was_deleted_has_grown_or_has_come(
     board: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,9 +228,9 @@ async def test_a_session_goes_on_whole_after_its_last_run_was_deleted(open_store
 
 async def test_a_long_session_is_read_in_a_loop() -> None:
     async with MemoryLog() as log:
-        session = Session(Worker(ScriptedModel(["y"] * 400), log=log))
-        for _ in range(400):
+        session = Session(Worker(ScriptedModel(["y"] * 200), log=log))
+        for _ in range(200):
             await session.run("x")
         log.bases._known.clear()
         (last,) = await log.list(limit=1)
-        assert len((await conversation_of(log, last.run_id)).messages) == 799
+        assert len((await conversation_of(log, last.run_id)).messages) == 399

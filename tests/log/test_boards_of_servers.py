@@ -27,7 +27,7 @@ from tests.log.processes import stored
 from tests.whole import SLOW_STORES
 
 PROGRAM = Path(__file__).with_name("board_server.py")
-RUNS = 4
+RUNS = 2
 SECONDS = 100
 
 Shown = dict[str, Any]

@@ -49,6 +49,7 @@ async def test_a_step_of_the_clock_takes_no_run_from_its_process(
             assert await other.prune(max_runs=0) == []
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("store", STORES)
 async def test_a_run_whose_process_has_ended_is_taken_though_the_clock_was_set(

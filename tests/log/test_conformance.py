@@ -538,7 +538,7 @@ async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
                     pass  # a run may come again without a change
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(4)
 @pytest.mark.parametrize("few", [0, 20])
 async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
     open_store: OpenLog, few: int, monkeypatch: pytest.MonkeyPatch

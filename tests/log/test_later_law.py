@@ -38,7 +38,7 @@ from tests.whole import IS_WHOLE
 
 STORES = ["none", "memory", "memory", "sqlite"]
 WALKS = [
-    *[(seed, STORES[seed % len(STORES)]) for seed in range(1000 if IS_WHOLE else 30)],
+    *[(seed, STORES[seed % len(STORES)]) for seed in range(1000 if IS_WHOLE else 15)],
     *[(seed, store) for store in ("postgres", "nats") for seed in range(100 if IS_WHOLE else 0)],
 ]
 

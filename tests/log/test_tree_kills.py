@@ -173,8 +173,8 @@ def reborn(log: MemoryLog) -> MemoryLog:
     return other
 
 
-STEPS = {"memory": 7, "sqlite": 19, "postgres": 23, "nats": 23}
-SLOW = [pytest.param(store, marks=pytest.mark.product(2)) for store in ("postgres", "nats")]
+STEPS = {"memory": 11, "sqlite": 29, "postgres": 31, "nats": 31}
+SLOW = [pytest.param(store, marks=pytest.mark.product(4)) for store in ("postgres", "nats")]
 
 
 @pytest.mark.timeout(600 if IS_WHOLE else 60)

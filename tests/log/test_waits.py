@@ -35,6 +35,7 @@ from tests.log.processes import end_of, working
 from tests.log.test_clock_steps import set_clock
 from tests.pauses import pause_of
 from tests.runs import all_records
+from tests.whole import IS_WHOLE
 
 HOUR = 3600.0
 
@@ -185,8 +186,11 @@ async def test_a_tool_that_waits_is_called_again_when_that_has_come(
         assert (await log.existing(resumed_id(run))).row.due == 0.0
 
 
-async def test_several_waits_of_one_call_keep_their_results_in_order(open_store: OpenLog) -> None:
+async def test_several_waits_of_one_call_keep_their_results_in_order(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that is short, a signal that was there before, and one that is given to the first of the runs."""
+    monkeypatch.setattr(recover, "LOOK", 0.02)
     shop = Shop({"at": 0.001}, {"signal": "a"}, {"signal": "b"}, {"signal": "a"}, {"signal": "c"})
     async with open_store() as log:
         run = await shop.begin(log)
@@ -476,7 +480,7 @@ async def test_a_process_that_is_killed_between_any_two_writes_wakes_a_run_once(
 ) -> None:
     """Another one goes on, whose clock of leases is ahead."""
     monkeypatch.setattr(recover, "LOOK", 0.02)
-    for calls in range(30):
+    for calls in range(0, 30, 1 if IS_WHOLE else 2):
         path, shop = tmp_path / f"{calls}.db", Shop({"signal": "paid"}, {"signal": "sent"})
         async with SQLiteLog(path) as desk:
             run = await shop.begin(desk)

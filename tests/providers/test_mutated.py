@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Limited
@@ -47,6 +49,7 @@ def said(summary: Summary) -> tuple[object, ...]:
     return summary.text, summary.thinking, calls, summary.stop_reason, summary.truncated, error
 
 
+@pytest.mark.product(3)
 def test_another_order_and_what_is_new_change_nothing(recording: Path) -> None:
     data = recording.read_bytes()
     expected = said(summarise(decoded(provider_of(recording), data)))
@@ -56,6 +59,7 @@ def test_another_order_and_what_is_new_change_nothing(recording: Path) -> None:
         assert said(summarise(decoded(provider_of(recording), mutant))) == expected
 
 
+@pytest.mark.product(3)
 def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:
     data = recording.read_bytes()
     for seed in range(5):

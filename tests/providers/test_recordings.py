@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,6 +41,12 @@ def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
         return [*events, *decoder.finish()]
 
 
+@cache
+def uncut(path: Path) -> list[ResponseEvent]:
+    """The events of a recording that comes at once."""
+    return decode(path, [path.read_bytes()])
+
+
 def expected_of(path: Path) -> dict[str, Any]:
     return json.loads(path.with_suffix(".expected.json").read_text())
 
@@ -72,7 +79,7 @@ def assert_balanced(events: Sequence[ResponseEvent]) -> None:
 def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
     expected = expected_of(recording)
     provider = PROVIDERS[provider_of(recording)]("a-model")
-    events = decode(recording, [recording.read_bytes()])
+    events = uncut(recording)
     summary = summarise(events)
     said = account_json(summary, provider)
     # Of Bedrock's own tools, whose results are in the stream, the recordings list the calls, too.
@@ -119,7 +126,7 @@ def test_a_recording_decodes_to_what_is_expected(recording: Path) -> None:
 def test_a_recording_gives_the_same_events_byte_by_byte(recording: Path) -> None:
     data = recording.read_bytes()
     pieces = [data[i : i + 1] for i in range(len(data))]
-    assert decode(recording, pieces) == decode(recording, [data])
+    assert decode(recording, pieces) == uncut(recording)
 
 
 def places(size: int) -> list[int]:
@@ -137,11 +144,11 @@ def places(size: int) -> list[int]:
 @pytest.mark.timeout(1200 if IS_WHOLE else 60)
 def test_a_recording_gives_the_same_events_cut_in_two_at_any_place(recording: Path) -> None:
     whole = recording.read_bytes()
-    expected = decode(recording, [whole])
     for place in places(len(whole)):
-        assert decode(recording, [whole[:place], whole[place:]]) == expected, place
+        assert decode(recording, [whole[:place], whole[place:]]) == uncut(recording), place
 
 
+@pytest.mark.product(3)
 @given(st.data())
 @settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_recording_gives_the_same_events_under_any_cut(recording: Path, data: st.DataObject) -> None:
@@ -149,9 +156,10 @@ def test_a_recording_gives_the_same_events_under_any_cut(recording: Path, data: 
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=20)))
     edges = [0, *cuts, len(whole)]
     chunks = [whole[a:b] for a, b in itertools.pairwise(edges)]
-    assert decode(recording, chunks) == decode(recording, [whole])
+    assert decode(recording, chunks) == uncut(recording)
 
 
+@pytest.mark.product(3)
 @given(st.data())
 @settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_recording_that_ends_early_is_balanced_and_ends_once(recording: Path, data: st.DataObject) -> None:
