@@ -6,6 +6,7 @@ What a source needs is imported when it is used: few programs use several.
 from __future__ import annotations
 
 import asyncio
+import gc
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -187,6 +188,7 @@ async def _proxy(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
     given = TapOptions(name=line.name or "proxy", log=log, labels=_labels(line))
     proxy = TapProxy(line.to, host=host or "127.0.0.1", port=port, token=_token(line), **given)
     await opened.enter_async_context(proxy)
+    gc.freeze()  # what was imported is not looked through again, for which all that passes would wait
     text = f"passes requests on to {hidden_url(line.to)}: set {proxy.url.rstrip('/')} as the base URL"
     return Begun(text, asyncio.Event().wait)
 

@@ -28,6 +28,7 @@ from yarl import URL
 from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_number
 from rxworker.providers.base import hidden_url
+from rxworker.providers.models import model_info
 from rxworker.run.run import Run
 from rxworker.tap.carry import Body, Messages, Pipe, SocketReader
 from rxworker.tap.each import TapOptions
@@ -137,6 +138,7 @@ class TapProxy:
         return f"TapProxy({hidden_url(self._to)!r}, url={self.url!r})"
 
     async def __aenter__(self) -> TapProxy:
+        model_info("")  # reads the table of models now, and not while something passes
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30.0),

@@ -2,7 +2,8 @@
 
 Theory of operation. An `Exchange` is a request that passes, with its response. It takes copies of the bytes, which
 costs one append for each read. Some times a second the `Recorder` looks at those that have taken any, one after the
-other and never for long: it reads the request, finds the run that it continues, and decodes the response so far.
+other, never for long and with pauses between them: it reads the request, finds the run that it continues, and decodes
+the response so far. So no piece that passes waits for more than a moment, however many runs there are.
 
 A run waits, after a response with calls, for the request with their results: it is found by the ids of the calls, by
 the id of the response, or by a hash of the messages that the request before had. After an error that a client may retry
@@ -52,12 +53,12 @@ from rxworker.tap.run import tap
 
 logger = logging.getLogger("rxworker.tap")
 INTERVAL, FOR_EACH = 0.25, 0.01
-"""Seconds that pieces wait to be decoded: at least, and for each response that comes at once.
+"""Seconds that pieces wait to be decoded: at least, and after each response that was.
 
-So what recording costs does not grow with their number.
+So what recording costs does not grow with their number, and never takes all of the time for a while.
 """
-SLICE = 0.0003
-"""Seconds of decoding after which what passes has its turn."""
+SLICE, PIECE = 0.0003, 16 * 1024
+"""Seconds of decoding after which what passes has its turn, and bytes of a response that are decoded at once."""
 MAX_BYTES = 64 * 1024 * 1024
 """Bytes that wait to be decoded or written, of all runs."""
 MAX_RUNS = 2000
@@ -98,11 +99,10 @@ class Exchange(Struct, eq=False):
         ending: How it has ended.
         arrived: When it began.
         ended: When it has ended.
-        sent: The pieces of the body of the request.
-        waiting: The pieces of that of the response that are not decoded.
-        size: The bytes of both.
+        sent: The body of the request, until it is read.
+        waiting: What is not decoded of that of the response.
         is_asked: Whether the request is whole.
-        is_queued: Whether it will be recorded soon.
+        due: When it will be recorded, by the clock of the event loop; 0: no piece waits.
         is_lost: Whether it is not recorded any more.
         talk: Its run.
         reading: Its response as far as it is decoded.
@@ -116,11 +116,10 @@ class Exchange(Struct, eq=False):
     ending: Ending = ""
     arrived: float = field(default_factory=time.time)
     ended: float = 0.0
-    sent: list[bytes] = []
-    waiting: list[bytes] = []
-    size: int = 0
+    sent: bytearray = bytearray()
+    waiting: bytearray = bytearray()
     is_asked: bool = False
-    is_queued: bool = False
+    due: float = 0.0
     is_lost: bool = False
     talk: _Talk | None = None
     reading: _Reading | None = None
@@ -150,7 +149,7 @@ class Exchange(Struct, eq=False):
     def take(self, data: bytes) -> None:
         """Take bytes of the body of the response."""
         self._take(self.waiting, data)
-        if not self.is_queued:
+        if not self.due:
             self.recorder.queue(self)
 
     def end(self, ending: Ending) -> None:
@@ -159,12 +158,19 @@ class Exchange(Struct, eq=False):
             self.ending, self.ended = ending, time.time()
             self.recorder.queue(self)
 
-    def _take(self, parts: list[bytes], data: bytes) -> None:
+    def release(self, limit: int | None = None) -> tuple[bytes, int]:
+        """Some bytes of the response; and how many are held less, with those of the request."""
+        data = bytes(self.waiting[:limit])
+        size = len(self.sent) + len(data)
+        self.sent.clear()
+        del self.waiting[:limit]
+        self.recorder.size -= size
+        return data, size
+
+    def _take(self, held: bytearray, data: bytes) -> None:
         if not self.is_lost:
-            parts.append(data)
-            size = len(data)
-            self.size += size
-            self.recorder.size += size
+            held += data
+            self.recorder.size += len(data)
             if self.recorder.size > MAX_BYTES:
                 self.recorder.lose(self, FULL)
 
@@ -211,14 +217,20 @@ class _Reading:
         self.last: Status | None = None
         self.error: Error | None = None
         self.provider = _provider(exchange.protocol, exchange.model)
-        self.unpack: Callable[[bytes], bytes] | None = None
         self.body = b""  # of an error
+        self._unpack: Callable[[bytes], bytes] | None = None
         self._decoder = self.provider.decoder()
         self._feed: Callable[[bytes], Sequence[Part]] = getattr(self._decoder, "feed_parts", self._decoder.feed)
 
-    def feed(self, data: bytes) -> None:
+    def read(self, exchange: Exchange, data: bytes) -> None:
         """Decode bytes."""
-        self._take(self._feed(data))
+        if self._unpack is None:
+            self._unpack = unpacker(exchange.headers.get("Content-Encoding", ""))
+        data = self._unpack(data)
+        if exchange.is_answered:
+            self._take(self._feed(data))
+        else:
+            self.body = (self.body + data)[:MAX_ERROR]
 
     def finish(self) -> None:
         """The bytes have ended."""
@@ -236,6 +248,36 @@ class _Reading:
                 self.response_id = event.response_id or self.response_id
                 self.last = event if event.status is not ResponseStatus.STARTED else None
             self.talk.builder.decoded((event,))
+
+
+class _Known:
+    """By what a request finds the run that it continues, or one of its conversation."""
+
+    def __init__(self) -> None:
+        self._talks: OrderedDict[str | bytes, list[_Talk]] = OrderedDict()
+
+    def add(self, name: str | bytes, talk: _Talk) -> None:
+        """Find a run by this from now on."""
+        talks = self._talks.setdefault(name, [])
+        self._talks.move_to_end(name)
+        if talk not in talks:
+            talks.append(talk)
+            del talks[:-MAX_ALIKE]
+        if len(self._talks) > MAX_KNOWN:
+            self._talks.popitem(last=False)
+
+    def find(self, request: TappedRequest) -> tuple[_Talk | None, bool]:
+        """The run of a request, if there is one; whether the request continues it."""
+        for name in (*(f"call {each.tool_use_id}" for each in request.results), f"response {request.previous}"):
+            if talks := self._talks.get(name):
+                return talks[-1], talks[-1].continues(request)
+        for at in range(len(request.keys), 0, -1):
+            if talks := self._talks.get(request.keys[at - 1]):
+                echo = key_of(*request.messages[at : request.last])
+                alike = [each for each in talks if each.key == request.keys[at - 1] and each.continues(request)]
+                found = next((each for each in alike if each.echo == echo), alike[0] if alike else None)
+                return found or talks[-1], found is not None
+        return None, False
 
 
 class Recorder:
@@ -258,39 +300,41 @@ class Recorder:
         self.runs: Subject[Run[None]] = Subject()
         self.open: dict[str, Run[None]] = {}
         self.size = 0
-        self._due: deque[Exchange] = deque()
-        self._later: deque[Exchange] = deque()
+        self._queue: deque[Exchange] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._pause = INTERVAL
-        self._known: OrderedDict[str | bytes, list[_Talk]] = OrderedDict()
+        self._known = _Known()
         self._talks: dict[asyncio.Future[None], _Talk] = {}
         self._reported: set[str] = set()
 
     def queue(self, exchange: Exchange) -> None:
         """Record the new pieces soon."""
-        if not exchange.is_queued:
-            exchange.is_queued = True
-            self._later.append(exchange)
+        if not exchange.due:
+            loop = asyncio.get_running_loop()
+            exchange.due = loop.time() + INTERVAL
+            self._queue.append(exchange)
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._tick)
+                self._timer = loop.call_at(exchange.due, self._tick)
 
     def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = wait = loop.time()
         until = time.perf_counter() + SLICE
-        if not self._due:
-            self._due, self._later = self._later, self._due
-            self._pause = max(INTERVAL, FOR_EACH * len(self._due))
-        while self._due and time.perf_counter() < until:
-            self._record(self._due.popleft())
-        is_over = not (self._due or self._later)
-        wait = 0.0 if self._due else self._pause
-        self._timer = None if is_over else asyncio.get_running_loop().call_later(wait, self._tick)
+        while self._queue and self._queue[0].due <= now and time.perf_counter() < until:
+            exchange = self._queue.popleft()
+            if self._record(exchange):
+                self._queue.appendleft(exchange)  # the rest comes next
+            else:
+                exchange.due = 0.0
+                wait += FOR_EACH
+        self._timer = loop.call_at(max(wait, self._queue[0].due), self._tick) if self._queue else None
 
     async def close(self) -> None:
         """Record the new pieces, and end the runs that go on as cut off."""
         if self._timer is not None:
             self._timer.cancel()
-        for exchange in (*self._due, *self._later):
-            self._record(exchange)
+        for exchange in self._queue:
+            while self._record(exchange):
+                pass
         for talk in [*self._talks.values()]:
             self._abort(talk, "the proxy was stopped")
         if self._talks:
@@ -302,7 +346,7 @@ class Recorder:
         if exchange.is_lost:
             return
         exchange.is_lost = True
-        self._release(exchange)
+        exchange.release()
         self.report(reason, error)
         if exchange.talk is not None:
             with suppress(Exception):  # it may be what has raised
@@ -314,38 +358,31 @@ class Recorder:
             self._reported.add(reason)
             logger.warning("not recorded: %s", reason if error is None else f"{reason}\n{format_error(error)}")
 
-    def _release(self, exchange: Exchange) -> bytes:
-        """Take the pieces of a response."""
-        data = b"".join(exchange.waiting)
-        exchange.waiting.clear()
-        exchange.sent.clear()
-        self.size -= exchange.size
-        exchange.size = 0
-        return data
-
-    def _record(self, exchange: Exchange) -> None:
-        exchange.is_queued = False
-        if exchange.is_lost or (not exchange.is_asked and not exchange.ending):
-            return
+    def _record(self, exchange: Exchange) -> bool:
+        """Record the next bytes of an exchange; whether there are more."""
+        if exchange.is_lost or not (exchange.is_asked or exchange.ending):
+            return False
         try:
             if exchange.reading is None and exchange.is_asked:
                 exchange.reading = self._begin(exchange)
-            size, data = exchange.size, self._release(exchange)
+            data, size = exchange.release(PIECE)
             if (reading := exchange.reading) is not None:
                 reading.talk.builder.time = exchange.ended or None
                 if data:
-                    self._read(exchange, reading, data)
-                if exchange.ending:
+                    reading.read(exchange, data)
+                if exchange.ending and not exchange.waiting:
                     self._end(exchange, reading)
                 self._send(reading.talk, size)
         except Exception as error:
             where = f"{type(error).__name__} in what records {exchange.protocol}"
             self.lose(exchange, error.message if isinstance(error, RxWorkerError) else where, error)
+        return bool(exchange.waiting)
 
     def _begin(self, exchange: Exchange) -> _Reading | None:
         """Find or open the run of a request."""
-        request = read_request(unpacker(exchange.request.headers.get("Content-Encoding", ""))(b"".join(exchange.sent)))
-        talk, is_continued = self._find(request)
+        unpack = unpacker(exchange.request.headers.get("Content-Encoding", ""))
+        request = read_request(unpack(bytes(exchange.sent)))
+        talk, is_continued = self._known.find(request)
         if talk is None or not is_continued:
             if len(self._talks) >= MAX_RUNS:
                 self.lose(exchange, f"{MAX_RUNS} runs go on")
@@ -360,31 +397,8 @@ class Recorder:
         talk.status, talk.exchange, talk.key = "busy", exchange, request.key
         talk.builder.attempt(request.model or exchange.model, exchange.protocol, self._service)
         if request.key:
-            self._know(request.key, talk)
+            self._known.add(request.key, talk)
         return _Reading(exchange, talk)
-
-    def _find(self, request: TappedRequest) -> tuple[_Talk | None, bool]:
-        """The run that a request continues, or one of its conversation; whether it continues it."""
-        for name in (*(f"call {each.tool_use_id}" for each in request.results), f"response {request.previous}"):
-            if talks := self._known.get(name):
-                return talks[-1], talks[-1].continues(request)
-        for at in range(len(request.keys), 0, -1):
-            if talks := self._known.get(request.keys[at - 1]):
-                echo = key_of(*request.messages[at : request.last])
-                alike = [each for each in talks if each.key == request.keys[at - 1] and each.continues(request)]
-                found = next((each for each in alike if each.echo == echo), alike[0] if alike else None)
-                return found or talks[-1], found is not None
-        return None, False
-
-    def _know(self, name: str | bytes, talk: _Talk) -> None:
-        """Find a run by this from now on."""
-        talks = self._known.setdefault(name, [])
-        self._known.move_to_end(name)
-        if talk not in talks:
-            talks.append(talk)
-            del talks[:-MAX_ALIKE]
-        if len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
 
     def _open(self, exchange: Exchange, request: TappedRequest, conversation: str) -> _Talk:
         talk = _Talk(self, conversation)
@@ -426,15 +440,6 @@ class Recorder:
         talk.builder.end_turn()
         talk.builder.add(*(Message.user(*content) for content in others if content))
 
-    def _read(self, exchange: Exchange, reading: _Reading, data: bytes) -> None:
-        if reading.unpack is None:
-            reading.unpack = unpacker(exchange.headers.get("Content-Encoding", ""))
-        data = reading.unpack(data)
-        if exchange.is_answered:
-            reading.feed(data)
-        else:
-            reading.body = (reading.body + data)[:MAX_ERROR]
-
     def _end(self, exchange: Exchange, reading: _Reading) -> None:
         """A response has ended."""
         talk = reading.talk
@@ -473,11 +478,11 @@ class Recorder:
         calls = builder.calls
         talk.echo = key_of(Message.assistant(*map(Text, reading.texts), *calls))
         if reading.response_id:
-            self._know(f"response {reading.response_id}", talk)
+            self._known.add(f"response {reading.response_id}", talk)
         for call in calls:
             builder.tool_start(call.id)
             if name := wire_id(call.id):
-                self._know(f"call {name}", talk)
+                self._known.add(f"call {name}", talk)
         if calls or (last.stop_reason is not None and last.stop_reason.kind is StopKind.PAUSE_TURN):
             self._wait(talk, "calls", self._idle, f"no request continued it within {self._idle:g} s")
         else:
@@ -485,12 +490,13 @@ class Recorder:
 
     def _wait(self, talk: _Talk, status: Literal["calls", "failed"], seconds: float, reason: str) -> None:
         """Wait for the request that continues a run; without one it ends, as cut off if there is a reason."""
-        talk.status = status
-        talk.timer = asyncio.get_running_loop().call_later(seconds, self._expire, talk, reason)
 
-    def _expire(self, talk: _Talk, reason: str) -> None:
-        talk.builder.time = None
-        self._abort(talk, reason) if reason else self._close(talk)
+        def expire() -> None:
+            talk.builder.time = None
+            self._abort(talk, reason) if reason else self._close(talk)
+
+        talk.status = status
+        talk.timer = asyncio.get_running_loop().call_later(seconds, expire)
 
     def _abort(self, talk: _Talk, reason: str, cause: Literal["abort", "cancel"] = "abort") -> None:
         talk.builder.abort(reason, cause)

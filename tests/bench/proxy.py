@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 import statistics
 import subprocess
 import sys
@@ -25,8 +26,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from rxworker.cli.tap import TapLine, begin
 from rxworker.log import SQLiteLog
-from rxworker.tap.proxy import TapProxy
 from rxworker.testing import say
 from rxworker.testing.wire import wire_for
 
@@ -101,9 +102,11 @@ async def bare(to: str) -> None:
 
 
 async def tapped(to: str, folder: str) -> None:
-    """The proxy of the library, with a log."""
-    async with SQLiteLog(Path(folder) / "runs.db") as log, TapProxy(to, port=0, log=log) as proxy:
-        print(proxy.url.rstrip("/").rpartition(":")[2], flush=True)
+    """The proxy of the library, with a log, as ``rxworker tap proxy`` begins it."""
+    async with contextlib.AsyncExitStack() as opened:
+        log = await opened.enter_async_context(SQLiteLog(Path(folder) / "runs.db"))
+        begun = await begin(TapLine(source="proxy", to=to, listen=(None, 0)), log, opened)
+        print(re.findall(r":(\d+) as the base URL", begun.text)[0], flush=True)
         await wait_for_input()
 
 

@@ -13,6 +13,7 @@ import weakref
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has come is decoded in the next turn of the event loop."""
     monkeypatch.setattr(recorder, "INTERVAL", 0.0)
     monkeypatch.setattr(recorder, "FOR_EACH", 0.0)
+    monkeypatch.setattr(recorder, "PIECE", 1000)
 
 
 class Tapped:
@@ -262,7 +264,7 @@ async def test_a_decoder_that_raises_changes_no_byte(
         def broken(self: object, *given: object) -> None:
             raise ZeroDivisionError(f"a mistake about {KEY}")
 
-        for method in ("feed", "finish", "__init__"):
+        for method in ("read", "finish", "__init__"):
             monkeypatch.setattr(recorder._Reading, method, broken)  # pyright: ignore[reportPrivateUsage]
             async with tapped(service.base_url) as tap:
                 for _ in range(3):
@@ -603,6 +605,28 @@ async def test_a_log_that_hangs_costs_neither_time_nor_memory(
         assert "more waits to be recorded" in caplog.text
         for run in tap.runs:
             run.cancel()
+
+
+async def test_decoding_takes_turns_with_what_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    took: list[tuple[float, int, object]] = []
+    read = recorder._Reading.read  # pyright: ignore[reportPrivateUsage]
+
+    def timed(self: Any, exchange: object, data: bytes) -> None:
+        took.append((asyncio.get_running_loop().time(), len(data), exchange))
+        read(self, exchange, data)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(recorder._Reading, "read", timed)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(recorder, "FOR_EACH", 0.02)
+    monkeypatch.setattr(recorder, "SLICE", 0.000001)
+    async with ReplayServer(lambda _: "Hello, world. " * 200) as service, tapped(service.base_url) as tap:
+        bodies = [data for _, data in await asyncio.gather(*(tap.post(PATHS["ollama"]) for _ in range(4)))]
+        runs = [await tap.run(number) for number in range(4)]
+        assert [run.state.conversation.messages[1].text for run in runs] == ["Hello, world. " * 200] * 4
+    assert sum(size for _, size, _ in took) == sum(map(len, bodies))
+    assert max(size for _, size, _ in took) == recorder.PIECE
+    pairs = [(then, now) for then, now in pairwise(took) if then[2] is not now[2]]
+    assert len(pairs) >= 3
+    assert min(now[0] - then[0] for then, now in pairs) > 0.01
 
 
 ANSWERS = {
