@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from zlib import crc32
 
@@ -16,7 +16,9 @@ from _pytest.doctest import DoctestModule
 from aiohttp import web_app
 from hypothesis import settings
 
-from rxworker.testing import checked_records
+from rxworker.hub import Hub
+from rxworker.log import MemoryLog
+from rxworker.testing import Marbles, checked_records
 from rxworker.watchdog import watchdog
 from tests.whole import IS_WHOLE
 
@@ -53,6 +55,25 @@ watchdog.limit = 60.0
 os.environ["XDG_STATE_HOME"] = os.devnull
 
 REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
+
+
+@pytest.fixture
+async def log() -> AsyncGenerator[MemoryLog]:
+    """A log in memory."""
+    async with MemoryLog() as log:
+        yield log
+
+
+@pytest.fixture
+def hub() -> Hub:
+    """A hub without a record."""
+    return Hub()
+
+
+@pytest.fixture(name="test")
+def marbles() -> Marbles:
+    """Streams that are drawn, in virtual time."""
+    return Marbles()
 
 
 def pytest_configure() -> None:

@@ -633,21 +633,20 @@ async def runs_of_kind(asked: Worker) -> tuple[list[Run[object]], list[Any]]:
 @pytest.mark.product(3)
 @pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_models_have_served_is_what_every_figure_counts(kind: str, has_log: bool) -> None:
+async def test_what_models_have_served_is_what_every_figure_counts(kind: str, has_log: bool, log: MemoryLog) -> None:
     follower, ledger = Fleet(), Ledger()
-    async with MemoryLog() as log:
-        log.fleet(every=0.0).subscribe(follower.note)
-        asked = question(ledger, log if has_log else None, kind)
-        runs, results = await runs_of_kind(asked)
-        if has_log:
-            await check_log(log, follower, results, ledger, is_cached="cache" in kind)
-        else:
-            records = [record for run in runs for record in await records_now(run)]
-            everything = Count(records)
-            check_served(everything, ledger, is_cached="cache" in kind)
-            check_panels(everything, [USAGE.at(records), RUNS.at(records)])
-        whole = [run for run in runs if run.state.status != "paused"]
-        assert sum(run.state.usage.total_tokens for run in whole) == sum(served(ledger).values())
+    log.fleet(every=0.0).subscribe(follower.note)
+    asked = question(ledger, log if has_log else None, kind)
+    runs, results = await runs_of_kind(asked)
+    if has_log:
+        await check_log(log, follower, results, ledger, is_cached="cache" in kind)
+    else:
+        records = [record for run in runs for record in await records_now(run)]
+        everything = Count(records)
+        check_served(everything, ledger, is_cached="cache" in kind)
+        check_panels(everything, [USAGE.at(records), RUNS.at(records)])
+    whole = [run for run in runs if run.state.status != "paused"]
+    assert sum(run.state.usage.total_tokens for run in whole) == sum(served(ledger).values())
 
 
 async def records_now(run: Run[object]) -> list[Record]:

@@ -78,22 +78,21 @@ async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
     assert (await first_of(session.resume(result))).labels["tenant"] == "acme"
 
 
-async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own() -> None:
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel(["Hi."] * 3), labels={"tenant": "acme"}, log=log)
-        run = worker.run("Hello")
-        await run
-        await worker.recover(await fork_run(log, run.id, 1))
-        labels = {"tenant": "globex", "conversation": "c-1"}
-        other = await fork_run(log, run.id, 1, labels=labels)
-        await worker.recover(other)
-        assert (await fold_log(BOARD, log))[0].value == {"acme": 2, "globex": 1}
-        board = BOARD.show(log_records(log))
-        shown = board.changes.pipe(ops.filter(lambda _: board.states[0].value is not None))
-        await shown.pipe(ops.first())
-        assert board.states[0].value == {"acme": 2, "globex": 1}
-        records = await log.records(other).pipe(ops.to_list())
-        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [labels]
+async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own(log: MemoryLog) -> None:
+    worker = Worker(ScriptedModel(["Hi."] * 3), labels={"tenant": "acme"}, log=log)
+    run = worker.run("Hello")
+    await run
+    await worker.recover(await fork_run(log, run.id, 1))
+    labels = {"tenant": "globex", "conversation": "c-1"}
+    other = await fork_run(log, run.id, 1, labels=labels)
+    await worker.recover(other)
+    assert (await fold_log(BOARD, log))[0].value == {"acme": 2, "globex": 1}
+    board = BOARD.show(log_records(log))
+    shown = board.changes.pipe(ops.filter(lambda _: board.states[0].value is not None))
+    await shown.pipe(ops.first())
+    assert board.states[0].value == {"acme": 2, "globex": 1}
+    records = await log.records(other).pipe(ops.to_list())
+    assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [labels]
 
 
 @pytest.mark.parametrize("labels", [{}, {"conversation": "c-1"}])
@@ -132,11 +131,10 @@ async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:
     assert [state.value for state in BOARD.at(records)] == [{"acme": 1}, {"acme": 1}]
 
 
-async def test_a_queued_run_has_its_tenant_in_its_first_record() -> None:
-    async with MemoryLog() as log:
-        run = await submit(log, "Hello", kind="clerk", tenant="acme", labels={"desk": "1"})
-        first: Any = await log.records(run).pipe(ops.first())
-        assert first.event.labels == {"tenant": "acme", "desk": "1"}
+async def test_a_queued_run_has_its_tenant_in_its_first_record(log: MemoryLog) -> None:
+    run = await submit(log, "Hello", kind="clerk", tenant="acme", labels={"desk": "1"})
+    first: Any = await log.records(run).pipe(ops.first())
+    assert first.event.labels == {"tenant": "acme", "desk": "1"}
 
 
 async def test_records_have_the_user_of_a_server_and_nothing_that_the_server_notes() -> None:

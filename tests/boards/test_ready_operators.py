@@ -160,8 +160,7 @@ def counted(letter: str) -> Operator[str, int]:
     return ops.scan(number, 0)
 
 
-def test_a_ratio_is_emitted_once_for_an_item() -> None:
-    test = Marbles()
+def test_a_ratio_is_emitted_once_for_an_item(test: Marbles) -> None:
     drawn = test.observe(test.hot("--a--b-----b--|").pipe(ratio(counted("a"), counted("b"))))
     assert drawn == test.expected("-----x-----y--|", {"x": 1.0, "y": 0.5})
 
@@ -180,8 +179,7 @@ def test_a_ratio_is_not_known_where_a_part_of_it_is_not() -> None:
     ]
 
 
-def test_what_is_not_a_number_has_no_ratio() -> None:
-    test = Marbles()
+def test_what_is_not_a_number_has_no_ratio(test: Marbles) -> None:
     text = test.observe(test.hot("-a-|").pipe(ratio(ops.map(str), ops.map(len))))  # pyright: ignore
     assert "takes numbers and was given a str" in str(text[0].value)
     for given in [(ops.map, total), (total, 3)]:

@@ -280,49 +280,46 @@ async def test_a_board_shows_live_what_it_shows_when_the_records_are_folded_agai
             assert board.states == shown.at(records, clock.to_seconds(clock.now))
 
 
-async def test_a_log_is_read_only_where_it_may_have_what_is_selected() -> None:
-    async with MemoryLog() as log:
-        records = await record_some(log)
-        read: list[str] = []
-        original = log.read
+async def test_a_log_is_read_only_where_it_may_have_what_is_selected(log: MemoryLog) -> None:
+    records = await record_some(log)
+    read: list[str] = []
+    original = log.read
 
-        def noted(run_id: str, **more: Any) -> Any:
-            read.append(run_id)
-            return original(run_id, **more)
+    def noted(run_id: str, **more: Any) -> Any:
+        read.append(run_id)
+        return original(run_id, **more)
 
-        log.read = noted  # pyright: ignore[reportAttributeAccessIssue]
-        for selection, is_in in BY_HAND:
-            read.clear()
-            found = await fold_log(replace(BOARD, selection=selection), log)
-            expected = by_hand(records, selection, is_in)
-            assert values(found) == values(BOARD.at(expected)), selection
-            if selection.labels or selection.worker or selection.status:
-                assert len(set(read)) < 5
+    log.read = noted  # pyright: ignore[reportAttributeAccessIssue]
+    for selection, is_in in BY_HAND:
         read.clear()
-        assert await fold_log(replace(BOARD, selection=Selection(since=records[-1].time + 60)), log)
-        assert read == []
+        found = await fold_log(replace(BOARD, selection=selection), log)
+        expected = by_hand(records, selection, is_in)
+        assert values(found) == values(BOARD.at(expected)), selection
+        if selection.labels or selection.worker or selection.status:
+            assert len(set(read)) < 5
+    read.clear()
+    assert await fold_log(replace(BOARD, selection=Selection(since=records[-1].time + 60)), log)
+    assert read == []
 
 
-async def test_a_run_of_before_the_range_is_shown_with_what_it_does_in_it() -> None:
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([call("search", what="x"), say("Found.")]), tools=[search], log=log)
-        run = worker.run("?")
-        first = await anext(aiter(run))
-        shown = Dashboard([panel("Calls", count(ToolStart))], selection=Selection(since=first.time + 1e-9))
-        board = shown.show(log_records(log))
-        await run
-        board.dispose()
-        [state] = await fold_log(shown, log)
-        assert state.value == 1
+async def test_a_run_of_before_the_range_is_shown_with_what_it_does_in_it(log: MemoryLog) -> None:
+    worker = Worker(ScriptedModel([call("search", what="x"), say("Found.")]), tools=[search], log=log)
+    run = worker.run("?")
+    first = await anext(aiter(run))
+    shown = Dashboard([panel("Calls", count(ToolStart))], selection=Selection(since=first.time + 1e-9))
+    board = shown.show(log_records(log))
+    await run
+    board.dispose()
+    [state] = await fold_log(shown, log)
+    assert state.value == 1
 
 
-async def test_a_run_that_is_stored_later_than_it_began_is_in_the_time_in_which_it_began() -> None:
-    async with MemoryLog() as log:
-        run = Worker(ScriptedModel(["Hello."]), log=log).run("?")
-        await run
-        info, began = await log.existing(run.id), (await anext(aiter(run))).time
-        for delay, is_in in [(0.5, True), (100.0, False)]:
-            assert Selection(until=began + 0.1).may_have(replace(info, created=began + delay)) is is_in
+async def test_a_run_that_is_stored_later_than_it_began_is_in_the_time_in_which_it_began(log: MemoryLog) -> None:
+    run = Worker(ScriptedModel(["Hello."]), log=log).run("?")
+    await run
+    info, began = await log.existing(run.id), (await anext(aiter(run))).time
+    for delay, is_in in [(0.5, True), (100.0, False)]:
+        assert Selection(until=began + 0.1).may_have(replace(info, created=began + delay)) is is_in
 
 
 async def test_an_imported_run_is_in_the_time_of_its_records() -> None:

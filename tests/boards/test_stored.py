@@ -89,18 +89,17 @@ async def _stored_times(log: EventLog) -> list[float]:
     ]
 
 
-async def test_a_run_that_is_put_back_goes_on_where_it_was() -> None:
-    async with MemoryLog() as log:
-        run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
-        await run.cancel()
-        reader = Reader(log)
-        await reader.has(run.last_seq)
-        await log.requeue(run.id)
-        again = Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)
-        await again
-        await reader.has(again.last_seq)
-        reader.subscription.dispose()
-        assert [record.seq for record in reader.seen] == [*range(1, again.last_seq + 1)]
+async def test_a_run_that_is_put_back_goes_on_where_it_was(log: MemoryLog) -> None:
+    run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+    await run.cancel()
+    reader = Reader(log)
+    await reader.has(run.last_seq)
+    await log.requeue(run.id)
+    again = Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)
+    await again
+    await reader.has(again.last_seq)
+    reader.subscription.dispose()
+    assert [record.seq for record in reader.seen] == [*range(1, again.last_seq + 1)]
 
 
 class SlowLog(MemoryLog):  # pyright: ignore[reportGeneralTypeIssues] - in a test
@@ -149,26 +148,25 @@ async def test_a_run_that_is_put_back_while_it_is_read_comes_once() -> None:
 
 
 @pytest.mark.parametrize("which", [0, -1])
-async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_one(which: int) -> None:
-    async with MemoryLog() as log:
-        runs = [Worker(ScriptedModel(["Hello."]), log=log).run("Hi") for _ in range(3)]
-        for run in runs:
-            await run
-        gone, seen, fold = runs.pop(which), set[tuple[str, int]](), Fold(BOARD)
+async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_one(which: int, log: MemoryLog) -> None:
+    runs = [Worker(ScriptedModel(["Hello."]), log=log).run("Hi") for _ in range(3)]
+    for run in runs:
+        await run
+    gone, seen, fold = runs.pop(which), set[tuple[str, int]](), Fold(BOARD)
 
-        def take(record: Record) -> None:
-            seen.add(key(record))
+    def take(record: Record) -> None:
+        seen.add(key(record))
 
-        fold.take = take
-        reading = asyncio.ensure_future(take_stored(fold, log, None, None))
-        while not seen:  # noqa: ASYNC110 - a record is taken in the middle of a turn
-            await asyncio.sleep(0)
-        await log.delete(gone.id)
-        await reading
-        expected = {key(record) for run in runs async for record in run}
-        assert {place for place in seen if place[0] != gone.id} == expected
-        with pytest.raises(LogError, match="no run"):
-            await fold_log(BOARD, log, runs=[gone.id])
+    fold.take = take
+    reading = asyncio.ensure_future(take_stored(fold, log, None, None))
+    while not seen:  # noqa: ASYNC110 - a record is taken in the middle of a turn
+        await asyncio.sleep(0)
+    await log.delete(gone.id)
+    await reading
+    expected = {key(record) for run in runs async for record in run}
+    assert {place for place in seen if place[0] != gone.id} == expected
+    with pytest.raises(LogError, match="no run"):
+        await fold_log(BOARD, log, runs=[gone.id])
 
 
 class Flipped:
@@ -209,13 +207,12 @@ async def test_a_long_history_lets_other_tasks_run(monkeypatch: pytest.MonkeyPat
         assert turns > 200
 
 
-async def test_what_a_fork_has_copied_and_nested_runs_are_counted_once() -> None:
-    async with MemoryLog() as log:
-        run = Worker(ScriptedModel(["An old pond."]), log=log).run("Hi")
-        await run
-        fork = await fork_run(log, run.id, run.last_seq)
-        begun, deltas = await fold_log(BOARD, log)
-        assert begun.value == 1
-        assert deltas.value == {run.id: 3}
-        [begun, _] = await fold_log(BOARD, log, runs=[fork])
-        assert begun.value == 1
+async def test_what_a_fork_has_copied_and_nested_runs_are_counted_once(log: MemoryLog) -> None:
+    run = Worker(ScriptedModel(["An old pond."]), log=log).run("Hi")
+    await run
+    fork = await fork_run(log, run.id, run.last_seq)
+    begun, deltas = await fold_log(BOARD, log)
+    assert begun.value == 1
+    assert deltas.value == {run.id: 3}
+    [begun, _] = await fold_log(BOARD, log, runs=[fork])
+    assert begun.value == 1

@@ -103,26 +103,25 @@ def test_of_many_steps_of_time_in_groups_the_newest_are_shown() -> None:
     ]
 
 
-async def test_a_log_is_folded_in_the_order_of_time_also_where_runs_overlap() -> None:
-    async with MemoryLog() as log:
-        runs = [Worker(ScriptedModel(["An old pond."]), log=log).run("Hi") for _ in range(5)]
-        await asyncio.gather(*runs)
-        last, by_run, in_order = await fold_log(BOARD, log)
-        assert by_run.value == {run.id: run.last_seq for run in runs}
-        assert in_order.value == 1
-        # Of records of one moment, a log has those of the first id first.
-        ordered = sorted(runs, key=attrgetter("id"))
-        records = [record for run in ordered async for record in run]
-        moment = sorted(record.time for record in records)[len(records) // 2]
-        assert await fold_log(BOARD, log, time=moment) == BOARD.at(records, moment)
-        [last, by_run, _] = await fold_log(BOARD, log, runs=[runs[0].id])
-        assert (last.value, by_run.value) == (runs[0].last_seq, {runs[0].id: runs[0].last_seq})
-        began = (await log.existing(runs[3].id)).created
-        [_, by_run, _] = await fold_log(BOARD, log, since=began)
-        assert isinstance(by_run.value, dict)
-        assert runs[3].id in by_run.value
-        with pytest.raises(LogError):
-            await fold_log(BOARD, log, runs=["run-0"])
+async def test_a_log_is_folded_in_the_order_of_time_also_where_runs_overlap(log: MemoryLog) -> None:
+    runs = [Worker(ScriptedModel(["An old pond."]), log=log).run("Hi") for _ in range(5)]
+    await asyncio.gather(*runs)
+    last, by_run, in_order = await fold_log(BOARD, log)
+    assert by_run.value == {run.id: run.last_seq for run in runs}
+    assert in_order.value == 1
+    # Of records of one moment, a log has those of the first id first.
+    ordered = sorted(runs, key=attrgetter("id"))
+    records = [record for run in ordered async for record in run]
+    moment = sorted(record.time for record in records)[len(records) // 2]
+    assert await fold_log(BOARD, log, time=moment) == BOARD.at(records, moment)
+    [last, by_run, _] = await fold_log(BOARD, log, runs=[runs[0].id])
+    assert (last.value, by_run.value) == (runs[0].last_seq, {runs[0].id: runs[0].last_seq})
+    began = (await log.existing(runs[3].id)).created
+    [_, by_run, _] = await fold_log(BOARD, log, since=began)
+    assert isinstance(by_run.value, dict)
+    assert runs[3].id in by_run.value
+    with pytest.raises(LogError):
+        await fold_log(BOARD, log, runs=["run-0"])
 
 
 FORGED = "look\nCost  0 USD"

@@ -76,8 +76,9 @@ def test_an_interrupt_of_a_watcher_leaves_the_event_loop() -> None:
     assert len(seen) == 1
 
 
-def test_a_detached_watcher_is_logged_with_its_name_and_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    hub = Hub()
+def test_a_detached_watcher_is_logged_with_its_name_and_the_traceback(
+    caplog: pytest.LogCaptureFixture, hub: Hub
+) -> None:
     hub.watch(name="chart").subscribe(fail)
     hub.subscribe(fail)
     hub.push(record(1))
@@ -91,15 +92,15 @@ def test_a_detached_watcher_is_logged_with_its_name_and_the_traceback(caplog: py
     assert 'raise ValueError("a bug")' in caplog.text
 
 
-def test_what_a_watcher_raises_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    hub = Hub()
+def test_what_a_watcher_raises_at_the_end_is_logged(caplog: pytest.LogCaptureFixture, hub: Hub) -> None:
     hub.subscribe(print, print, lambda: fail(None))
     hub.end()
     assert "a bug" in caplog.text
 
 
-def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    hub = Hub()
+def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(
+    caplog: pytest.LogCaptureFixture, hub: Hub
+) -> None:
     hub.subscribe(print)
     hub.watch().subscribe(print)
     hub.end(RunCancelledError("lunch"))

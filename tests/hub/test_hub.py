@@ -59,8 +59,7 @@ def hub_with_names() -> tuple[Hub, list[str]]:
     return Hub(on_detach), detached
 
 
-def test_packed_records_reach_a_late_watcher_one_by_one() -> None:
-    hub = Hub()
+def test_packed_records_reach_a_late_watcher_one_by_one(hub: Hub) -> None:
     pushed = [record(n) for n in range(1, 2 * TAIL + 9)]
     for one in pushed:
         hub.push(one)
@@ -70,8 +69,7 @@ def test_packed_records_reach_a_late_watcher_one_by_one() -> None:
     assert seen == pushed
 
 
-def test_every_watcher_receives_everything_however_late_it_is_attached() -> None:
-    hub = Hub()
+def test_every_watcher_receives_everything_however_late_it_is_attached(hub: Hub) -> None:
     early = watch(hub)
     push(hub, 1, 2)
     late = watch(hub)
@@ -110,9 +108,8 @@ def test_a_watcher_that_raises_is_detached_and_the_others_continue(error: BaseEx
 
 
 @pytest.mark.parametrize("most", [3, 3 * TAIL])
-def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers(most: int) -> None:
+def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers(most: int, hub: Hub) -> None:
     """Also where that are more than are kept unpacked."""
-    hub = Hub()
     first = Seen()
 
     def echo(seen: Record) -> None:
@@ -126,8 +123,7 @@ def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers(m
     assert first == second == watch(hub) == list(range(1, most + 1))
 
 
-def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follow_them() -> None:
-    hub = Hub()
+def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follow_them(hub: Hub) -> None:
     first = Seen()
 
     def echo(seen: Record) -> None:
@@ -142,8 +138,9 @@ def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follo
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_watcher_that_is_attached_within_a_push_or_the_end_receives_each_record_once(together: bool) -> None:
-    hub = Hub()
+def test_a_watcher_that_is_attached_within_a_push_or_the_end_receives_each_record_once(
+    together: bool, hub: Hub
+) -> None:
     inner: list[Seen] = []
 
     def join(seen: Record) -> None:
@@ -161,8 +158,7 @@ def test_a_watcher_that_is_attached_within_a_push_or_the_end_receives_each_recor
     assert inner == [[1, 2, 3, "end"]] * 2
 
 
-def test_a_watcher_that_pushes_while_it_catches_up_receives_its_own_records_in_order() -> None:
-    hub = Hub()
+def test_a_watcher_that_pushes_while_it_catches_up_receives_its_own_records_in_order(hub: Hub) -> None:
     other = watch(hub)
     push(hub, *range(1, TAIL))
     seen = Seen()
@@ -176,8 +172,7 @@ def test_a_watcher_that_pushes_while_it_catches_up_receives_its_own_records_in_o
     assert seen == other == list(range(1, TAIL + 9))
 
 
-def test_an_end_within_a_push_follows_the_record_for_all_watchers() -> None:
-    hub = Hub()
+def test_an_end_within_a_push_follows_the_record_for_all_watchers(hub: Hub) -> None:
 
     def end(_: Record) -> None:
         hub.end()
@@ -190,8 +185,7 @@ def test_an_end_within_a_push_follows_the_record_for_all_watchers() -> None:
     assert watch(hub) == [1, "end"]
 
 
-def test_a_watcher_that_ends_the_hub_while_it_catches_up_receives_the_end_once() -> None:
-    hub = Hub()
+def test_a_watcher_that_ends_the_hub_while_it_catches_up_receives_the_end_once(hub: Hub) -> None:
     push(hub, 1, 2)
     seen = Seen()
 
@@ -203,8 +197,7 @@ def test_a_watcher_that_ends_the_hub_while_it_catches_up_receives_the_end_once()
     assert seen == [1, 2, "over"]
 
 
-def test_a_watcher_disposed_by_another_does_not_receive_the_record() -> None:
-    hub = Hub()
+def test_a_watcher_disposed_by_another_does_not_receive_the_record(hub: Hub) -> None:
     gone = Seen()
     subscriptions: list[abc.DisposableBase] = []
 
@@ -218,8 +211,7 @@ def test_a_watcher_disposed_by_another_does_not_receive_the_record() -> None:
     assert hub.watching == 1
 
 
-def test_a_watcher_may_be_disposed_while_it_catches_up() -> None:
-    hub = Hub()
+def test_a_watcher_may_be_disposed_while_it_catches_up(hub: Hub) -> None:
     push(hub, 1, 2, 3, 4)
     seen = Seen()
     hub.pipe(ops.take(2)).subscribe(seen.note)
@@ -228,8 +220,7 @@ def test_a_watcher_may_be_disposed_while_it_catches_up() -> None:
     assert hub.watching == 0
 
 
-def test_the_others_receive_the_end_if_a_watcher_has_no_on_error() -> None:
-    hub = Hub()
+def test_the_others_receive_the_end_if_a_watcher_has_no_on_error(hub: Hub) -> None:
     errors: list[Exception] = []
     hub.subscribe(lambda _: None)
     hub.subscribe(lambda _: None, errors.append)
@@ -238,8 +229,7 @@ def test_the_others_receive_the_end_if_a_watcher_has_no_on_error() -> None:
     assert errors == [failure]
 
 
-def test_it_counts_the_watchers_and_reports_whether_it_ever_had_one() -> None:
-    hub = Hub()
+def test_it_counts_the_watchers_and_reports_whether_it_ever_had_one(hub: Hub) -> None:
     assert (hub.watching, hub.watched) == (0, False)
     one = hub.subscribe()
     two = hub.watch(Coalesce()).subscribe()

@@ -67,8 +67,7 @@ def test_it_emits_what_the_plain_operator_emits(moves: list[str]) -> None:
     assert [r.seq for r in hub.history.records(0)] == list(range(1, hub.last_seq + 1))
 
 
-def test_events_pushed_together_have_one_time_and_their_own_numbers() -> None:
-    hub = Hub()
+def test_events_pushed_together_have_one_time_and_their_own_numbers(hub: Hub) -> None:
     push(hub, "together")
     push(hub, "together")
     assert [(r.seq, r.time) for r in hub.history.records(3, 7)] == [(4, 1.0), (5, 1.0), (6, 6.0), (7, 6.0)]
@@ -87,8 +86,7 @@ def test_no_record_is_made_for_observers_of_events(monkeypatch: pytest.MonkeyPat
     assert texts == ["0 ", "1 ", "2 ", "3 ", "4 "]
 
 
-def test_an_observer_that_pushes_does_not_break_the_order() -> None:
-    hub = Hub()
+def test_an_observer_that_pushes_does_not_break_the_order(hub: Hub) -> None:
     first: list[Event] = []
     second: list[Event] = []
 
@@ -121,16 +119,14 @@ def test_an_observer_that_raises_is_detached_and_the_others_receive_all() -> Non
     assert lost == ["watcher-1: no"]
 
 
-def test_an_observer_disposed_within_a_burst_receives_nothing_more() -> None:
-    hub = Hub()
+def test_an_observer_disposed_within_a_burst_receives_nothing_more(hub: Hub) -> None:
     seen: list[Event] = []
     hub.events.pipe(ops.take(2)).subscribe(seen.append)
     push(hub, "together")
     assert len(seen) == 2
 
 
-def test_an_end_within_a_burst_follows_the_burst() -> None:
-    hub = Hub()
+def test_an_end_within_a_burst_follows_the_burst(hub: Hub) -> None:
     seen: list[object] = []
 
     def end(_: Event) -> None:
@@ -143,8 +139,7 @@ def test_an_end_within_a_burst_follows_the_burst() -> None:
     assert seen[-1] == "end"
 
 
-def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_not_a_watcher() -> None:
-    hub = Hub()
+def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_not_a_watcher(hub: Hub) -> None:
     push(hub, "together")
     seen: list[Record] = []
     hub.entries(after=hub.last_seq).subscribe(seen.append)

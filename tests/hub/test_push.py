@@ -301,8 +301,7 @@ def test_records_pushed_by_a_watcher_reach_all_in_the_same_order() -> None:
     assert first == second == ["a", "b", "a'", "b'", "a''"]
 
 
-def test_records_pushed_by_a_watcher_keep_the_order_without_an_event_loop() -> None:
-    hub = Hub()
+def test_records_pushed_by_a_watcher_keep_the_order_without_an_event_loop(hub: Hub) -> None:
     first: list[int] = []
     second: list[int] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -123,6 +123,13 @@ def store_of(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path: 
         return memory[-1]
 
     return open_it
+
+
+@pytest.fixture
+async def store(open_store: OpenLog) -> AsyncGenerator[EventLog]:
+    """The log of this test, open."""
+    async with open_store() as log:
+        yield log
 
 
 open_store = pytest.fixture(params=SAMPLED, name="open_store")(store_of)

@@ -211,31 +211,30 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
     assert (info.run_id, info.row.recoveries) == (resumed.id, 1)
 
 
-async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
+async def test_a_hand_over_hands_the_nested_runs_over_too(log: MemoryLog) -> None:
     """Its tools do not end in time.
 
     The nested runs are not cancelled, and the process that continues the outer run continues them. Whether the tool has
     had its effect is not known, so that all of them wait for a decision.
     """
     in_tool, may_end = asyncio.Event(), asyncio.Event()
-    async with MemoryLog() as log:
-        run = make_worker(log, in_tool, asyncio.Event()).run("Begin.")
-        await in_tool.wait()
-        with pytest.raises(RunHandedOverError):
-            await asyncio.gather(run, run.hand_over(reason="a new version", seconds=0.0))
-        assert {info.status for info in await log.list()} == {"running"}
-        assert {info.owner for info in await log.list()} == {""}
-        may_end.set()
-        worker = make_worker(log, in_tool, may_end)
-        paused = await pause_of(worker.recover(run.id))
-        assert [each.name for each in paused.pending] == ["ask_to", "pay_by", "pay"]
-        assert {info.status for info in await log.list()} == {"paused"}
-        with pytest.raises(DecisionError, match="it is not known whether the call"):
-            await worker.resume(paused)
-        result = await worker.resume(paused, decisions=[None, None, Approve()])
-        results = [r for message in result.conversation.messages for r in message.tool_results]
-        assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
-        assert [info.status for info in await log.list()] == ["finished"] * 3 + ["paused"] * 3
+    run = make_worker(log, in_tool, asyncio.Event()).run("Begin.")
+    await in_tool.wait()
+    with pytest.raises(RunHandedOverError):
+        await asyncio.gather(run, run.hand_over(reason="a new version", seconds=0.0))
+    assert {info.status for info in await log.list()} == {"running"}
+    assert {info.owner for info in await log.list()} == {""}
+    may_end.set()
+    worker = make_worker(log, in_tool, may_end)
+    paused = await pause_of(worker.recover(run.id))
+    assert [each.name for each in paused.pending] == ["ask_to", "pay_by", "pay"]
+    assert {info.status for info in await log.list()} == {"paused"}
+    with pytest.raises(DecisionError, match="it is not known whether the call"):
+        await worker.resume(paused)
+    result = await worker.resume(paused, decisions=[None, None, Approve()])
+    results = [r for message in result.conversation.messages for r in message.tool_results]
+    assert [(one.text, one.is_error) for one in results] == [("Done.", False)]
+    assert [info.status for info in await log.list()] == ["finished"] * 3 + ["paused"] * 3
 
 
 def by_turn(*replies: Reply | str) -> ByTurn:
@@ -286,46 +285,45 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
 
 
 @pytest.mark.parametrize("way", ["program", "queue", "command", "dismissal", "cancellation"])
-async def test_a_decision_about_a_nested_run_is_stored_with_the_outermost_run(way: str) -> None:
+async def test_a_decision_about_a_nested_run_is_stored_with_the_outermost_run(way: str, log: MemoryLog) -> None:
     in_tool, may_end = asyncio.Event(), asyncio.Event()
-    async with MemoryLog() as log:
-        run = make_worker(log, in_tool, may_end).run("Begin.")
-        await in_tool.wait()
-        nested = max([info.run_id for info in await log.list()], key=len)
-        await log.send(nested, Command("pause"))
-        may_end.set()
-        await pause_of(run)
-        assert {info.status for info in await log.list()} == {"paused"}
-        worker, going_on = make_worker(log, in_tool, may_end), resumed_id(run.id)
-        if way == "dismissal":
-            await dismiss_run(log, run.id, "not wanted")
-            assert {(info.status, info.row.reason) for info in await log.list()} == {
-                ("aborted", "not wanted"),
-                ("aborted", "its outer run has ended"),
-            }
-            return
-        if way == "program":
-            with pytest.raises(DecisionError, match="takes no messages"):
-                await worker.decide(nested, add=[Message.user("And hurry.")])
-            result = await worker.decide(nested)
+    run = make_worker(log, in_tool, may_end).run("Begin.")
+    await in_tool.wait()
+    nested = max([info.run_id for info in await log.list()], key=len)
+    await log.send(nested, Command("pause"))
+    may_end.set()
+    await pause_of(run)
+    assert {info.status for info in await log.list()} == {"paused"}
+    worker, going_on = make_worker(log, in_tool, may_end), resumed_id(run.id)
+    if way == "dismissal":
+        await dismiss_run(log, run.id, "not wanted")
+        assert {(info.status, info.row.reason) for info in await log.list()} == {
+            ("aborted", "not wanted"),
+            ("aborted", "its outer run has ended"),
+        }
+        return
+    if way == "program":
+        with pytest.raises(DecisionError, match="takes no messages"):
+            await worker.decide(nested, add=[Message.user("And hurry.")])
+        result = await worker.decide(nested)
+    else:
+        if way == "command":  # stored as it is, by a program of its own
+            await log.send(nested, Command("decide", {"decisions": []}, key="decide"))
+            async with RunSource(log) as source:
+                due: Any = await source.take(wait=False)
+            assert due.run_id == run.id
+        elif way == "queue":
+            assert await QueuedWorker("", log=log).decide_later(nested) == going_on
         else:
-            if way == "command":  # stored as it is, by a program of its own
-                await log.send(nested, Command("decide", {"decisions": []}, key="decide"))
-                async with RunSource(log) as source:
-                    due: Any = await source.take(wait=False)
-                assert due.run_id == run.id
-            elif way == "queue":
-                assert await QueuedWorker("", log=log).decide_later(nested) == going_on
-            else:
-                await log.send(nested, Command("cancel", {"reason": "enough"}))
-                await QueuedWorker("", log=log).decide_later(run.id)
-            result = await worker.recover(run.id)
-        assert result.run_id == going_on
-        ended = await log.existing(resumed_id(nested))
-        assert ended.status == ("aborted" if way == "cancellation" else "finished")
-        assert result.text == "Done."
-        with pytest.raises((CommandConflictError, RunStatusError)):
-            await worker.decide(nested)
-        assert [
-            info.run_id for info in await log.list(status="paused") if not await log.info(resumed_id(info.run_id))
-        ] == []
+            await log.send(nested, Command("cancel", {"reason": "enough"}))
+            await QueuedWorker("", log=log).decide_later(run.id)
+        result = await worker.recover(run.id)
+    assert result.run_id == going_on
+    ended = await log.existing(resumed_id(nested))
+    assert ended.status == ("aborted" if way == "cancellation" else "finished")
+    assert result.text == "Done."
+    with pytest.raises((CommandConflictError, RunStatusError)):
+        await worker.decide(nested)
+    assert [
+        info.run_id for info in await log.list(status="paused") if not await log.info(resumed_id(info.run_id))
+    ] == []

@@ -215,54 +215,52 @@ async def test_a_response_that_differs_from_what_is_stored_is_recorded_again() -
     assert kinds(records).count(AttemptRetract) == 1
 
 
-async def test_a_pure_tool_that_started_early_makes_the_response_be_recorded_again() -> None:
+async def test_a_pure_tool_that_started_early_makes_the_response_be_recorded_again(log: MemoryLog) -> None:
     @tool(effect="pure")
     async def look(n: int) -> str:
         """Look."""
         return f"saw {n}"
 
-    async with MemoryLog() as log:
-        service = Service(stall_after=len(CALL) - 1)
-        async with ReplayServer(service) as server:
-            run = worker_of(log, server.base_url, tools=[look]).run("Begin.")
-            async for record in run:
-                if isinstance(record.event, ToolStart):
-                    break
-            await run.hand_over()
-            result = await worker_of(log, server.base_url, tools=[look]).recover(run.id)
-        assert (result.text, service.posts, service.cancelled) == ("".join(TEXT), 2, [])
-        records = await stored(log, run.id)
-        assert (is_gapless(records), lint(records)) == (True, [])
-        assert kinds(records).count(AttemptRetract) == 1
+    service = Service(stall_after=len(CALL) - 1)
+    async with ReplayServer(service) as server:
+        run = worker_of(log, server.base_url, tools=[look]).run("Begin.")
+        async for record in run:
+            if isinstance(record.event, ToolStart):
+                break
+        await run.hand_over()
+        result = await worker_of(log, server.base_url, tools=[look]).recover(run.id)
+    assert (result.text, service.posts, service.cancelled) == ("".join(TEXT), 2, [])
+    records = await stored(log, run.id)
+    assert (is_gapless(records), lint(records)) == (True, [])
+    assert kinds(records).count(AttemptRetract) == 1
 
 
 @pytest.mark.parametrize("is_handed_over", [True, False])
-async def test_a_process_that_leaves_does_not_cancel_the_response(is_handed_over: bool) -> None:
+async def test_a_process_that_leaves_does_not_cancel_the_response(is_handed_over: bool, log: MemoryLog) -> None:
     """It hands the run over, or another process has taken it."""
-    async with MemoryLog() as log:
-        service = Service(stall_after=len(CALL) - 4)
-        async with ReplayServer(service) as server:
-            run = worker_of(log, server.base_url, tools=[look]).run("Begin.")
-            await begun(run)
-            if is_handed_over:
-                await run.hand_over()
-                with pytest.raises(RunHandedOverError):
-                    run.result()
-                assert kinds(await stored(log, run.id))[-1] is HandOver
-            else:
-                writer = run._journal.writer
-                assert writer is not None
-                await writer.barrier()
-                writer._lose()
-                await asyncio.wait([asyncio.ensure_future(run)])
-                log.heartbeat.remove(run.id)
-                assert writer.claim is not None
-                await log.release(writer.claim)
-            result = await worker_of(log, server.base_url, tools=[look]).recover(run.id)
-        assert (result.text, service.posts, service.cancelled) == ("".join(TEXT), 2, [])
-        records = await stored(log, run.id)
-        assert (is_gapless(records), lint(records)) == (True, [])
-        assert AttemptRetract not in kinds(records)
+    service = Service(stall_after=len(CALL) - 4)
+    async with ReplayServer(service) as server:
+        run = worker_of(log, server.base_url, tools=[look]).run("Begin.")
+        await begun(run)
+        if is_handed_over:
+            await run.hand_over()
+            with pytest.raises(RunHandedOverError):
+                run.result()
+            assert kinds(await stored(log, run.id))[-1] is HandOver
+        else:
+            writer = run._journal.writer
+            assert writer is not None
+            await writer.barrier()
+            writer._lose()
+            await asyncio.wait([asyncio.ensure_future(run)])
+            log.heartbeat.remove(run.id)
+            assert writer.claim is not None
+            await log.release(writer.claim)
+        result = await worker_of(log, server.base_url, tools=[look]).recover(run.id)
+    assert (result.text, service.posts, service.cancelled) == ("".join(TEXT), 2, [])
+    records = await stored(log, run.id)
+    assert (is_gapless(records), lint(records)) == (True, [])
+    assert AttemptRetract not in kinds(records)
 
 
 async def test_a_run_that_is_cancelled_between_two_processes_cancels_its_response() -> None:

@@ -180,13 +180,12 @@ async def test_a_run_ignores_and_reports_the_commands_that_another_program_has_s
     assert "'stop'" in reported[0].getMessage()
 
 
-async def test_a_queued_run_goes_on_after_the_commands_that_are_stored_wrongly(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        run = await submit(log, "Hi")
-        for body, _ in FOREIGN.values():
-            await log._send(run, "", body)  # pyright: ignore[reportPrivateUsage]
-        async with working(log):
-            (replica,) = await end_of(log, run)
-        assert replica.state.status == "finished"
-        assert replica.state.turns == 1
-        assert_ignored(events(await stored(log, run), CommandTaken))
+async def test_a_queued_run_goes_on_after_the_commands_that_are_stored_wrongly(store: EventLog) -> None:
+    run = await submit(store, "Hi")
+    for body, _ in FOREIGN.values():
+        await store._send(run, "", body)  # pyright: ignore[reportPrivateUsage]
+    async with working(store):
+        (replica,) = await end_of(store, run)
+    assert replica.state.status == "finished"
+    assert replica.state.turns == 1
+    assert_ignored(events(await stored(store, run), CommandTaken))

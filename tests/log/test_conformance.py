@@ -60,56 +60,50 @@ async def take(source: AsyncIterator[Entry], count: int) -> list[int]:
     return [(await anext(source)).last for _ in range(count)]
 
 
-async def test_what_is_appended_is_read_as_it_was(open_store: OpenLog) -> None:
+async def test_what_is_appended_is_read_as_it_was(store: EventLog) -> None:
     deltas = [TextDelta(0, text) for text in ("An", " old ", "", "pond \U0001f438", ".")]
-    async with open_store() as log:
-        claim = await begun(log, TurnStart(), *deltas)
-        await log.append(claim, entries([RunStop()], 7), after=7)
-        assert await stored(log) == records([START, TurnStart(), *deltas, RunStop()])
-        assert [entry.kind async for entry in log.read(RUN)] == ["run_start", "turn_start", "text_delta", "run_stop"]
+    claim = await begun(store, TurnStart(), *deltas)
+    await store.append(claim, entries([RunStop()], 7), after=7)
+    assert await stored(store) == records([START, TurnStart(), *deltas, RunStop()])
+    assert [entry.kind async for entry in store.read(RUN)] == ["run_start", "turn_start", "text_delta", "run_stop"]
 
 
-async def test_reading_begins_after_any_number(open_store: OpenLog) -> None:
+async def test_reading_begins_after_any_number(store: EventLog) -> None:
     deltas = [TextDelta(0, str(n)) for n in range(5)]
-    async with open_store() as log:
-        await begun(log, *deltas)
-        for after in range(6):
-            assert [record.seq for record in await stored(log, after=after)] == list(range(after + 1, 7))
-        assert [entry async for entry in log.read(RUN, 6)] == []
+    await begun(store, *deltas)
+    for after in range(6):
+        assert [record.seq for record in await stored(store, after=after)] == list(range(after + 1, 7))
+    assert [entry async for entry in store.read(RUN, 6)] == []
 
 
-async def test_half_a_surrogate_pair_is_stored(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await begun(log, TextDelta(0, "a\ud83d"), TextDelta(0, "b"))
-        assert [record.event for record in await stored(log, after=1)] == [TextDelta(0, "a\ud83d"), TextDelta(0, "b")]
+async def test_half_a_surrogate_pair_is_stored(store: EventLog) -> None:
+    await begun(store, TextDelta(0, "a\ud83d"), TextDelta(0, "b"))
+    assert [record.event for record in await stored(store, after=1)] == [TextDelta(0, "a\ud83d"), TextDelta(0, "b")]
 
 
-async def test_a_long_run_is_read_in_pages(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await begun(log, *[TurnStart()] * 1700)
-        assert [record.seq for record in await stored(log)] == list(range(1, 1702))
+async def test_a_long_run_is_read_in_pages(store: EventLog) -> None:
+    await begun(store, *[TurnStart()] * 1700)
+    assert [record.seq for record in await stored(store)] == list(range(1, 1702))
 
 
-async def test_an_append_behind_another_number_is_refused(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        claim = await begun(log)
-        for after in (0, 2):
-            with pytest.raises(FencedError, match="ends with record 1"):
-                await log.append(claim, entries([RunStop()], after), after=after)
-        assert len(await stored(log)) == 1
+async def test_an_append_behind_another_number_is_refused(store: EventLog) -> None:
+    claim = await begun(store)
+    for after in (0, 2):
+        with pytest.raises(FencedError, match="ends with record 1"):
+            await store.append(claim, entries([RunStop()], after), after=after)
+    assert len(await stored(store)) == 1
 
 
-async def test_a_claim_fences_the_owner_before(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        old = await begun(log)
-        await log.release(old)
-        new = await log.claim(RUN)
-        assert (new.epoch, new.last_seq) == (2, 1)
-        with pytest.raises(FencedError, match="taken over") as caught:
-            await log.append(old, entries([RunStop()], 1), after=1)
-        assert caught.value.run_id == RUN
-        await log.append(new, entries([TurnStart()], 1, 2), after=1)
-        assert [entry.epoch async for entry in log.read(RUN)] == [1, 2]
+async def test_a_claim_fences_the_owner_before(store: EventLog) -> None:
+    old = await begun(store)
+    await store.release(old)
+    new = await store.claim(RUN)
+    assert (new.epoch, new.last_seq) == (2, 1)
+    with pytest.raises(FencedError, match="taken over") as caught:
+        await store.append(old, entries([RunStop()], 1), after=1)
+    assert caught.value.run_id == RUN
+    await store.append(new, entries([TurnStart()], 1, 2), after=1)
+    assert [entry.epoch async for entry in store.read(RUN)] == [1, 2]
 
 
 async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None:
@@ -123,36 +117,35 @@ async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None
         assert (await log.claim(RUN)).epoch == 2
 
 
-async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
+async def test_a_claim_takes_the_status_with_it(store: EventLog) -> None:
     """Each status and what is claimed.
 
     What has ended is not continued, and code that may write to it names its status.
     """
     statuses: tuple[StoredStatus, ...] = ("queued", "running", "paused", "finished", "aborted")
-    async with open_store() as log:
-        for status in statuses:
-            claim = await begun(log, run_id=status)
-            await log.append(claim, [], after=1, row=RunRow(status))
-            if status != "queued":  # also while its process still holds it
-                with pytest.raises((RunStatusError, LeaseHeldError)) as held:
-                    await log.claim(status)
-                assert isinstance(held.value, RunStatusError) is (status != "running")
-            await log.release(claim)
-            if status in ("queued", "running"):
-                await log.release(await log.claim(status))
+    for status in statuses:
+        claim = await begun(store, run_id=status)
+        await store.append(claim, [], after=1, row=RunRow(status))
+        if status != "queued":  # also while its process still holds it
+            with pytest.raises((RunStatusError, LeaseHeldError)) as held:
+                await store.claim(status)
+            assert isinstance(held.value, RunStatusError) is (status != "running")
+        await store.release(claim)
+        if status in ("queued", "running"):
+            await store.release(await store.claim(status))
+        else:
+            with pytest.raises(RunStatusError, match="paused" if status == "paused" else "ended") as refused:
+                await store.claim(status)
+            assert (refused.value.run_id, refused.value.status) == (status, status)
+            assert (await store.info(status)).epoch == 1  # pyright: ignore[reportOptionalMemberAccess]
+        for other in statuses:
+            if other == status:
+                named = await store.claim(status, statuses=(other,))
+                assert named.last_seq == 1
+                await store.release(named)
             else:
-                with pytest.raises(RunStatusError, match="paused" if status == "paused" else "ended") as refused:
-                    await log.claim(status)
-                assert (refused.value.run_id, refused.value.status) == (status, status)
-                assert (await log.info(status)).epoch == 1  # pyright: ignore[reportOptionalMemberAccess]
-            for other in statuses:
-                if other == status:
-                    named = await log.claim(status, statuses=(other,))
-                    assert named.last_seq == 1
-                    await log.release(named)
-                else:
-                    with pytest.raises(RunStatusError):
-                        await log.claim(status, statuses=(other,))
+                with pytest.raises(RunStatusError):
+                    await store.claim(status, statuses=(other,))
 
 
 async def test_a_run_that_ends_while_it_is_claimed_is_not_claimed(open_store: OpenLog) -> None:
@@ -207,21 +200,19 @@ async def test_a_lease_ends_unless_it_is_renewed(open_store: OpenLog) -> None:
         assert log.renew([one, two]) == ["one"]
 
 
-async def test_only_one_of_many_claims_succeeds(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await log.release(await begun(log))
-        claims = await asyncio.gather(*(log.claim(RUN) for _ in range(5)), return_exceptions=True)
-        assert sum(isinstance(claim, Claim) for claim in claims) == 1
-        assert sum(isinstance(claim, LeaseHeldError) for claim in claims) == 4
+async def test_only_one_of_many_claims_succeeds(store: EventLog) -> None:
+    await store.release(await begun(store))
+    claims = await asyncio.gather(*(store.claim(RUN) for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(claim, Claim) for claim in claims) == 1
+    assert sum(isinstance(claim, LeaseHeldError) for claim in claims) == 4
 
 
-async def test_a_run_is_created_once(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        with pytest.raises(LogError, match="no run 'run-1'"):
-            await log.claim(RUN)
-        await begun(log)
-        with pytest.raises(LogError, match="already"):
-            await log.claim(RUN, create=True)
+async def test_a_run_is_created_once(store: EventLog) -> None:
+    with pytest.raises(LogError, match="no run 'run-1'"):
+        await store.claim(RUN)
+    await begun(store)
+    with pytest.raises(LogError, match="already"):
+        await store.claim(RUN, create=True)
 
 
 NAMES = [
@@ -232,32 +223,30 @@ NAMES = [
 """What means something to a store: patterns of subjects, of LIKE and of files, and pieces of SQL."""
 
 
-async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        for name in NAMES:
-            row = RunRow(title=name, labels={"tenant": name})
-            claim = await log.claim(name, create=True, row=row)
-            events = records([START, TextDelta(0, name)], run_id=name)
-            await log.append(claim, entries_of(events, claim.epoch), after=0)
-            await log.release(claim)
-        for names in (NAMES, NAMES[6:]):
-            for gone in set(NAMES) - set(names):
-                await log.delete(gone)
-            assert {(each.run_id, each.row.title) for each in await log.list()} == {(name, name) for name in names}
-            for name in names:
-                assert (await stored(log, name))[1].event == TextDelta(0, name)
+async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(store: EventLog) -> None:
+    for name in NAMES:
+        row = RunRow(title=name, labels={"tenant": name})
+        claim = await store.claim(name, create=True, row=row)
+        events = records([START, TextDelta(0, name)], run_id=name)
+        await store.append(claim, entries_of(events, claim.epoch), after=0)
+        await store.release(claim)
+    for names in (NAMES, NAMES[6:]):
+        for gone in set(NAMES) - set(names):
+            await store.delete(gone)
+        assert {(each.run_id, each.row.title) for each in await store.list()} == {(name, name) for name in names}
+        for name in names:
+            assert (await stored(store, name))[1].event == TextDelta(0, name)
 
 
-async def test_a_follower_sees_the_past_and_then_what_comes(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        claim = await begun(log, TurnStart())
-        following = log.follow(RUN)
-        assert await take(following, 2) == [1, 2]
-        waiting = asyncio.create_task(take(following, 1))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        await log.append(claim, entries([RunStop()], 2), after=2)
-        assert await waiting == [3]
+async def test_a_follower_sees_the_past_and_then_what_comes(store: EventLog) -> None:
+    claim = await begun(store, TurnStart())
+    following = store.follow(RUN)
+    assert await take(following, 2) == [1, 2]
+    waiting = asyncio.create_task(take(following, 1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await store.append(claim, entries([RunStop()], 2), after=2)
+    assert await waiting == [3]
 
 
 async def test_a_follower_ends_when_the_log_is_closed_and_not_with_the_run(open_store: OpenLog) -> None:
@@ -295,82 +284,76 @@ async def test_a_run_is_listed_with_its_last_values(open_store: OpenLog) -> None
         assert await log.info("run-9") is None
 
 
-async def test_runs_are_listed_newest_first_in_pages_and_by_status(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        for number in range(7):
-            claim = await log.claim(f"run-{number}", create=True)
-            status: StoredStatus = "finished" if number % 2 else "paused"
-            await log.append(claim, entries([START]), after=0, row=RunRow(status))
-        names: list[str] = []
-        while page := await log.list(before=names[-1] if names else "", limit=3):
-            names += [info.run_id for info in page]
-        assert names == [f"run-{number}" for number in reversed(range(7))]
-        assert [info.run_id for info in await log.list(status="finished")] == ["run-5", "run-3", "run-1"]
+async def test_runs_are_listed_newest_first_in_pages_and_by_status(store: EventLog) -> None:
+    for number in range(7):
+        claim = await store.claim(f"run-{number}", create=True)
+        status: StoredStatus = "finished" if number % 2 else "paused"
+        await store.append(claim, entries([START]), after=0, row=RunRow(status))
+    names: list[str] = []
+    while page := await store.list(before=names[-1] if names else "", limit=3):
+        names += [info.run_id for info in page]
+    assert names == [f"run-{number}" for number in reversed(range(7))]
+    assert [info.run_id for info in await store.list(status="finished")] == ["run-5", "run-3", "run-1"]
 
 
-async def test_commands_are_numbered_and_followed(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await begun(log)
-        sent = Command("send", message("And?"))
-        assert await log.send(RUN, sent) == 1
-        following = log.commands(RUN)
-        first = await anext(following)
-        assert (first.number, first.kind, first.data) == (1, "send", sent.data)
-        assert abs(first.time - time.time()) < 60
-        waiting = asyncio.ensure_future(anext(following))
-        assert await log.send(RUN, Command("cancel")) == 2
-        assert (await waiting).number == 2
+async def test_commands_are_numbered_and_followed(store: EventLog) -> None:
+    await begun(store)
+    sent = Command("send", message("And?"))
+    assert await store.send(RUN, sent) == 1
+    following = store.commands(RUN)
+    first = await anext(following)
+    assert (first.number, first.kind, first.data) == (1, "send", sent.data)
+    assert abs(first.time - time.time()) < 60
+    waiting = asyncio.ensure_future(anext(following))
+    assert await store.send(RUN, Command("cancel")) == 2
+    assert (await waiting).number == 2
 
 
-async def test_a_command_with_a_key_is_sent_once(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await begun(log)
-        decide = Command("decide", {"approve": True}, key="decide-9")
-        sent = await asyncio.gather(*(log.send(RUN, decide) for _ in range(3)), return_exceptions=True)
-        assert sum(isinstance(one, int) for one in sent) == 1
-        assert sum(isinstance(one, CommandConflictError) for one in sent) == 2
+async def test_a_command_with_a_key_is_sent_once(store: EventLog) -> None:
+    await begun(store)
+    decide = Command("decide", {"approve": True}, key="decide-9")
+    sent = await asyncio.gather(*(store.send(RUN, decide) for _ in range(3)), return_exceptions=True)
+    assert sum(isinstance(one, int) for one in sent) == 1
+    assert sum(isinstance(one, CommandConflictError) for one in sent) == 2
 
 
-async def test_a_run_that_has_ended_takes_no_commands(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        claim = await begun(log)
-        await log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
-        with pytest.raises(LogError, match="ended"):
-            await log.send(RUN, Command("cancel"))
+async def test_a_run_that_has_ended_takes_no_commands(store: EventLog) -> None:
+    claim = await begun(store)
+    await store.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
+    with pytest.raises(LogError, match="ended"):
+        await store.send(RUN, Command("cancel"))
+    with pytest.raises(LogError, match="no run"):
+        await store.send("run-9", Command("cancel"))
+
+
+async def test_a_deleted_run_leaves_a_tombstone(store: EventLog) -> None:
+    claim = await begun(store)
+    with pytest.raises(LeaseHeldError):
+        await store.delete(RUN)
+    await store.release(claim)
+    await store.delete(RUN)
+    assert await store.list() == []
+    info = await store.info(RUN)
+    assert info is not None
+    assert (info.status, info.size) == ("deleted", 0)
+    with pytest.raises(FencedError, match="deleted"):
+        await store.append(claim, entries([RunStop()], 1), after=1)
+    for call in (store.claim(RUN), store.delete(RUN), store.send(RUN, Command("cancel")), stored(store)):
         with pytest.raises(LogError, match="no run"):
-            await log.send("run-9", Command("cancel"))
+            await call
+    with pytest.raises(LogError, match="already"):
+        await store.claim(RUN, create=True)
 
 
-async def test_a_deleted_run_leaves_a_tombstone(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        claim = await begun(log)
-        with pytest.raises(LeaseHeldError):
-            await log.delete(RUN)
-        await log.release(claim)
-        await log.delete(RUN)
-        assert await log.list() == []
-        info = await log.info(RUN)
-        assert info is not None
-        assert (info.status, info.size) == ("deleted", 0)
-        with pytest.raises(FencedError, match="deleted"):
-            await log.append(claim, entries([RunStop()], 1), after=1)
-        for call in (log.claim(RUN), log.delete(RUN), log.send(RUN, Command("cancel")), stored(log)):
-            with pytest.raises(LogError, match="no run"):
-                await call
-        with pytest.raises(LogError, match="already"):
-            await log.claim(RUN, create=True)
-
-
-async def test_a_follower_of_a_run_that_is_deleted_fails(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        await log.release(await begun(log))
-        following = log.follow(RUN)
-        assert await take(following, 1) == [1]
-        waiting = asyncio.create_task(take(following, 1))
-        await asyncio.sleep(0)
-        await log.delete(RUN)
-        with pytest.raises(LogError, match="no run"):
-            await waiting
+async def test_a_follower_of_a_run_that_is_deleted_fails(store: EventLog) -> None:
+    await store.release(await begun(store))
+    following = store.follow(RUN)
+    assert await take(following, 1) == [1]
+    waiting = asyncio.create_task(take(following, 1))
+    await asyncio.sleep(0)
+    await store.delete(RUN)
+    with pytest.raises(LogError, match="no run"):
+        await waiting
 
 
 class Reverse:
@@ -489,18 +472,17 @@ async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> Non
         assert all(b"secret" not in entry.body for entry in raw)
 
 
-async def test_an_append_that_fails_leaves_others_alone(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        one, two = await log.claim("one", create=True), await log.claim("two", create=True)
-        done = await asyncio.gather(
-            log.append(one, entries([START]), after=5),
-            log.append(two, entries([START]), after=0),
-            log.append(one, entries([START]), after=0, durable=False),
-            return_exceptions=True,
-        )
-        assert isinstance(done[0], FencedError)
-        assert done[1:] == [False, False]
-        assert [len(await stored(log, run)) for run in ("one", "two")] == [1, 1]
+async def test_an_append_that_fails_leaves_others_alone(store: EventLog) -> None:
+    one, two = await store.claim("one", create=True), await store.claim("two", create=True)
+    done = await asyncio.gather(
+        store.append(one, entries([START]), after=5),
+        store.append(two, entries([START]), after=0),
+        store.append(one, entries([START]), after=0, durable=False),
+        return_exceptions=True,
+    )
+    assert isinstance(done[0], FencedError)
+    assert done[1:] == [False, False]
+    assert [len(await stored(store, run)) for run in ("one", "two")] == [1, 1]
 
 
 @pytest.mark.parametrize("body", [None, b"\x00\xffnot JSON"])
@@ -651,22 +633,21 @@ async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(open_s
         assert (info.status, info.row.reason, info.owner) == ("aborted", "not needed", "")
 
 
-async def test_a_dismissal_that_was_cancelled_is_ended_by_the_next(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        claim = await begun(log)
-        await log.append(claim, [], after=1, row=RunRow("paused"))
-        dismissing = asyncio.create_task(dismiss_run(log, RUN, "not needed"))
-        async with asyncio.timeout(60):
-            while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0)
-        dismissing.cancel()
-        await asyncio.wait({dismissing})
-        assert dismissing.cancelled()
-        await log.release(claim)
-        await dismiss_run(log, RUN, "again")
-        info = await log.info(RUN)
-        assert info is not None
-        assert (info.status, info.row.reason) == ("aborted", "again")
+async def test_a_dismissal_that_was_cancelled_is_ended_by_the_next(store: EventLog) -> None:
+    claim = await begun(store)
+    await store.append(claim, [], after=1, row=RunRow("paused"))
+    dismissing = asyncio.create_task(dismiss_run(store, RUN, "not needed"))
+    async with asyncio.timeout(60):
+        while not await store.sent(RUN):  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+    dismissing.cancel()
+    await asyncio.wait({dismissing})
+    assert dismissing.cancelled()
+    await store.release(claim)
+    await dismiss_run(store, RUN, "again")
+    info = await store.info(RUN)
+    assert info is not None
+    assert (info.status, info.row.reason) == ("aborted", "again")
 
 
 async def test_a_log_that_is_closed_ends_a_dismissal() -> None:

@@ -136,66 +136,65 @@ async def test_it_may_be_controlled_at_every_step(by: str) -> None:
             assert texts.count("n") == 1 if by in ("pause", "hand_over") or delivered else "n" not in texts, step
 
 
-async def test_a_fork_at_every_record_keeps_the_message() -> None:
-    async with MemoryLog() as log:
-        desk = Desk(log)
-        await desk.run
-        records = await stored(log, desk.run.id)
-        before = next(r.seq for r in records if isinstance(r.event, MessageAdd))
-        for at in range(1, len(records)):
-            fork = await fork_run(log, desk.run.id, at)
-            await Worker(ScriptedModel(["In short."] * 3), tools=[look], log=log).new_session().recover(fork)
-            texts = check(await stored(log, fork))
-            assert texts.count("n") == (at >= before), at
-            assert texts[-1] == "In short."
+async def test_a_fork_at_every_record_keeps_the_message(log: MemoryLog) -> None:
+    desk = Desk(log)
+    await desk.run
+    records = await stored(log, desk.run.id)
+    before = next(r.seq for r in records if isinstance(r.event, MessageAdd))
+    for at in range(1, len(records)):
+        fork = await fork_run(log, desk.run.id, at)
+        await Worker(ScriptedModel(["In short."] * 3), tools=[look], log=log).new_session().recover(fork)
+        texts = check(await stored(log, fork))
+        assert texts.count("n") == (at >= before), at
+        assert texts[-1] == "In short."
 
 
-async def test_commands_of_other_processes_have_a_time_and_change_what_waits() -> None:
-    async with MemoryLog() as log:
+async def test_commands_of_other_processes_have_a_time_and_change_what_waits(log: MemoryLog) -> None:
 
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            replica = Replica(log, run.id)
-            first = await replica.send("a", when="end")
-            second = await replica.send("b")
-            await replica.edit(first, "A")
-            await replica.edit(second, "B", when="now")
-            await replica.edit("none", "C")
-            await replica.withdraw(await replica.send("D", when="end"))
-            await log.send(run.id, Command("send", {"messages": [OLD]}))
-            await run._context.commands.read_now()  # pyright: ignore
-            replica.close()
-            return "waited"
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        replica = Replica(log, run.id)
+        first = await replica.send("a", when="end")
+        second = await replica.send("b")
+        await replica.edit(first, "A")
+        await replica.edit(second, "B", when="now")
+        await replica.edit("none", "C")
+        await replica.withdraw(await replica.send("D", when="end"))
+        await log.send(run.id, Command("send", {"messages": [OLD]}))
+        await run._context.commands.read_now()  # pyright: ignore
+        replica.close()
+        return "waited"
 
-        model = ScriptedModel([call("wait"), "Yes.", "No."])
-        run: Run[Any] = Worker(model, tools=[wait], log=log).run("go")
-        await run
-        records = await stored(log, run.id)
-        assert check(records) == ["go", "", "", "B", "old", "Yes.", "A", "No."]
-        taken = [(r.event.number, r.event.ignored) for r in records if isinstance(r.event, CommandTaken)]
-        # What is withdrawn is recorded with its withdrawal: no process takes one without the other.
-        assert taken == [(4, ""), (2, ""), (5, NOT_WAITING), (6, WITHDRAWN), (7, ""), (8, ""), (3, ""), (1, "")]
+    model = ScriptedModel([call("wait"), "Yes.", "No."])
+    run: Run[Any] = Worker(model, tools=[wait], log=log).run("go")
+    await run
+    records = await stored(log, run.id)
+    assert check(records) == ["go", "", "", "B", "old", "Yes.", "A", "No."]
+    taken = [(r.event.number, r.event.ignored) for r in records if isinstance(r.event, CommandTaken)]
+    # What is withdrawn is recorded with its withdrawal: no process takes one without the other.
+    assert taken == [(4, ""), (2, ""), (5, NOT_WAITING), (6, WITHDRAWN), (7, ""), (8, ""), (3, ""), (1, "")]
 
 
-async def test_a_change_is_stored_after_the_message_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with MemoryLog() as log:
-        send: Any = log._send  # pyright: ignore[reportPrivateUsage]
+async def test_a_change_is_stored_after_the_message_that_it_changes(
+    monkeypatch: pytest.MonkeyPatch, log: MemoryLog
+) -> None:
+    send: Any = log._send  # pyright: ignore[reportPrivateUsage]
 
-        async def send_later(run_id: str, key: str, data: bytes) -> int:
-            if b"first" in data:
-                await asyncio.sleep(0.01)
-            return await send(run_id, key, data)
+    async def send_later(run_id: str, key: str, data: bytes) -> int:
+        if b"first" in data:
+            await asyncio.sleep(0.01)
+        return await send(run_id, key, data)
 
-        monkeypatch.setattr(log, "_send", send_later)
-        waiting = Waiting()
-        run: Run[Any] = Worker(ScriptedModel([call("wait"), "Yes."]), tools=[waiting.tool], log=log).run("go")
-        await waiting.begun.wait()
-        changed = run.edit(run.send("first"), "second")
-        await changed
-        waiting.go_on.set()
-        await run
-        assert check(await stored(log, run.id)) == ["go", "", "", "second", "Yes."]
+    monkeypatch.setattr(log, "_send", send_later)
+    waiting = Waiting()
+    run: Run[Any] = Worker(ScriptedModel([call("wait"), "Yes."]), tools=[waiting.tool], log=log).run("go")
+    await waiting.begun.wait()
+    changed = run.edit(run.send("first"), "second")
+    await changed
+    waiting.go_on.set()
+    await run
+    assert check(await stored(log, run.id)) == ["go", "", "", "second", "Yes."]
 
 
 @pytest.mark.parametrize("when", ["soon", 1, ["now"]])
@@ -216,21 +215,20 @@ async def test_a_time_that_is_not_known_is_refused_before_it_is_stored_and_after
 
 
 @pytest.mark.parametrize("sends", [True, False])
-async def test_a_stored_run_is_given_again_with_its_message(sends: bool) -> None:
-    async with MemoryLog() as log:
-        desk = Desk(log)
-        await desk.run
-        told = check(await stored(log, desk.run.id))
-        run: Run[Any] = Worker(await ScriptedModel.from_log(log, desk.run.id), tools=[look]).run("go")
+async def test_a_stored_run_is_given_again_with_its_message(sends: bool, log: MemoryLog) -> None:
+    desk = Desk(log)
+    await desk.run
+    told = check(await stored(log, desk.run.id))
+    run: Run[Any] = Worker(await ScriptedModel.from_log(log, desk.run.id), tools=[look]).run("go")
 
-        def send(record: Record) -> None:
-            if sends and len(desk.sent) == 1 and isinstance(record.event, TextDelta):
-                desk.sent.append(run.send("n", "now"))
+    def send(record: Record) -> None:
+        if sends and len(desk.sent) == 1 and isinstance(record.event, TextDelta):
+            desk.sent.append(run.send("n", "now"))
 
-        run.subscribe(send, lambda _: None)
-        if sends:
+    run.subscribe(send, lambda _: None)
+    if sends:
+        await run
+        assert [message.text for message in run.state.conversation.messages][-1] == told[-1]
+    else:
+        with pytest.raises(LocalProtocolError, match="cut off, by a message"):
             await run
-            assert [message.text for message in run.state.conversation.messages][-1] == told[-1]
-        else:
-            with pytest.raises(LocalProtocolError, match="cut off, by a message"):
-                await run

@@ -167,42 +167,40 @@ async def test_what_is_kept_is_written_when_the_log_is_closed(tmp_path: Path) ->
         assert await log.fold_stored("key", count, 0).pipe(ops.first()) == 2
 
 
-async def test_a_nested_run_counts_with_its_outer_one_and_a_fork_with_what_it_added() -> None:
+async def test_a_nested_run_counts_with_its_outer_one_and_a_fork_with_what_it_added(log: MemoryLog) -> None:
     @tool
     def look() -> str:
         """Look."""
         return "nothing"
 
-    async with MemoryLog() as log:
-        scout = Worker(ScriptedModel([say("Nothing.")]), tools=[look], name="scout")
-        send = worker_tool(scout, name="send_scout", description="Look.")
-        model = ScriptedModel([call("send_scout", task="Look."), say("Nothing."), say("Again.")])
-        worker = Worker(model, tools=[send], log=log)
-        run = worker.run("?")
-        await run
-        fork = await fork_run(log, run.id, run.last_seq - 1)
-        await worker.recover(fork)
-        info = await log.existing(fork)
-        expected = run.last_seq + info.last_seq - (run.last_seq - 1)
-        found: list[State] = []
-        fold_of(log).subscribe(found.append)
-        await until(lambda: found and found[-1].last == {run.id: run.last_seq, fork: info.last_seq})
-        assert found[-1].count == expected
+    scout = Worker(ScriptedModel([say("Nothing.")]), tools=[look], name="scout")
+    send = worker_tool(scout, name="send_scout", description="Look.")
+    model = ScriptedModel([call("send_scout", task="Look."), say("Nothing."), say("Again.")])
+    worker = Worker(model, tools=[send], log=log)
+    run = worker.run("?")
+    await run
+    fork = await fork_run(log, run.id, run.last_seq - 1)
+    await worker.recover(fork)
+    info = await log.existing(fork)
+    expected = run.last_seq + info.last_seq - (run.last_seq - 1)
+    found: list[State] = []
+    fold_of(log).subscribe(found.append)
+    await until(lambda: found and found[-1].last == {run.id: run.last_seq, fork: info.last_seq})
+    assert found[-1].count == expected
 
 
-async def test_a_fork_that_is_still_copied_counts_from_its_fork_on() -> None:
-    async with MemoryLog() as log:
-        row = RunRow(fork_of="run-1")
-        claim = await log.claim("fork", create=True, row=row)
-        last = await append(log, claim, 0, [START, TurnStart()])
-        held: Any = log
-        subscription = log.fold_stored("key", count, 0).subscribe()
-        await until(lambda: held._folds)
-        subscription.dispose()
-        await until(lambda: not log.folds)
-        last = await append(log, claim, last, [Fork("run-0", 2), TurnStart(), Fork("run-1", 4)])
-        await append(log, claim, last, [TurnStart()])
-        assert await kept(log, count, 0) == [0, 2]
+async def test_a_fork_that_is_still_copied_counts_from_its_fork_on(log: MemoryLog) -> None:
+    row = RunRow(fork_of="run-1")
+    claim = await log.claim("fork", create=True, row=row)
+    last = await append(log, claim, 0, [START, TurnStart()])
+    held: Any = log
+    subscription = log.fold_stored("key", count, 0).subscribe()
+    await until(lambda: held._folds)
+    subscription.dispose()
+    await until(lambda: not log.folds)
+    last = await append(log, claim, last, [Fork("run-0", 2), TurnStart(), Fork("run-1", 4)])
+    await append(log, claim, last, [TurnStart()])
+    assert await kept(log, count, 0) == [0, 2]
 
 
 async def test_a_fold_writes_when_the_process_that_wrote_has_ended(open_store: OpenLog) -> None:
@@ -221,13 +219,12 @@ async def test_a_fold_writes_when_the_process_that_wrote_has_ended(open_store: O
         await asyncio.wait([*second.folds])
 
 
-async def test_only_wanted_runs_count() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1", worker="clerk")
-        await store(log, "run-2", worker="scout")
-        fold = log.fold_stored("key", step, State(), where=lambda info: info.row.worker == "scout")
-        found = await fold.pipe(ops.first(lambda state: bool(state.last)))
-        assert found.last == {"run-2": 1}
+async def test_only_wanted_runs_count(log: MemoryLog) -> None:
+    await store(log, "run-1", worker="clerk")
+    await store(log, "run-2", worker="scout")
+    fold = log.fold_stored("key", step, State(), where=lambda info: info.row.worker == "scout")
+    found = await fold.pipe(ops.first(lambda state: bool(state.last)))
+    assert found.last == {"run-2": 1}
 
 
 async def error_of(fold: Observable[Any]) -> Exception:
@@ -247,19 +244,18 @@ async def kept(log: EventLog, *args: Any, **options: Any) -> list[Any]:
     return found
 
 
-async def test_another_type_or_version_is_refused() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1")
-        assert await kept(log, count, 0) == [0, 1]
-        error = await error_of(log.fold_stored("key", step, State()))
-        assert isinstance(error, LogError)
-        assert "not a State" in str(error)
-        assert "version=2" in str(error)
-        assert [state.count for state in await kept(log, step, State(), version=2)] == [0, 1]
-        error = await error_of(log.fold_stored("key", count, 0))
-        assert "newer program, in version 2" in str(error)
-        error = await error_of(log.fold_stored("float", lambda n, _: n + 0.5, 0))
-        assert "returned a float, and initial= is a int" in str(error)
+async def test_another_type_or_version_is_refused(log: MemoryLog) -> None:
+    await store(log, "run-1")
+    assert await kept(log, count, 0) == [0, 1]
+    error = await error_of(log.fold_stored("key", step, State()))
+    assert isinstance(error, LogError)
+    assert "not a State" in str(error)
+    assert "version=2" in str(error)
+    assert [state.count for state in await kept(log, step, State(), version=2)] == [0, 1]
+    error = await error_of(log.fold_stored("key", count, 0))
+    assert "newer program, in version 2" in str(error)
+    error = await error_of(log.fold_stored("float", lambda n, _: n + 0.5, 0))
+    assert "returned a float, and initial= is a int" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -270,25 +266,23 @@ async def test_another_type_or_version_is_refused() -> None:
         (("key", count, {1, object()}), "cannot be kept as JSON"),
     ],
 )
-async def test_what_cannot_be_kept_is_refused(args: tuple[Any, Any, Any], message: str) -> None:
-    async with MemoryLog() as log:
-        with pytest.raises(ConfigurationError, match=message):
-            log.fold_stored(*args)
-        with pytest.raises(ConfigurationError, match="begin with 1"):
-            log.fold_stored("key", count, 0, version=0)
+async def test_what_cannot_be_kept_is_refused(args: tuple[Any, Any, Any], message: str, log: MemoryLog) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        log.fold_stored(*args)
+    with pytest.raises(ConfigurationError, match="begin with 1"):
+        log.fold_stored("key", count, 0, version=0)
 
 
-async def test_a_step_that_raises_ends_the_fold_and_what_was_kept_stays() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1")
-        assert await kept(log, count, 0) == [0, 1]
-        await store(log, "run-2")
+async def test_a_step_that_raises_ends_the_fold_and_what_was_kept_stays(log: MemoryLog) -> None:
+    await store(log, "run-1")
+    assert await kept(log, count, 0) == [0, 1]
+    await store(log, "run-2")
 
-        def failing(state: int, record: Record) -> int:
-            raise ZeroDivisionError(record.run_id)
+    def failing(state: int, record: Record) -> int:
+        raise ZeroDivisionError(record.run_id)
 
-        assert str(await error_of(log.fold_stored("key", failing, 0))) == "run-2"
-        assert await kept(log, count, 0) == [1, 2]
+    assert str(await error_of(log.fold_stored("key", failing, 0))) == "run-2"
+    assert await kept(log, count, 0) == [1, 2]
 
 
 class Reversed:
@@ -314,31 +308,31 @@ async def test_the_codec_of_the_log_encodes_what_is_kept(open_store: OpenLog) ->
         await asyncio.wait([*log.folds])
 
 
-async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(caplog: pytest.LogCaptureFixture) -> None:
-    async with MemoryLog() as log:
-        for n in range(3):
-            await store(log, f"run-{n}")
-        held: Any = log
-        entries = held._runs["run-1"].entries
-        entries[0] = replace(entries[0], body=b"{}")
-        found: list[State] = []
-        fold_of(log).subscribe(found.append)
-        await until(lambda: found and {*found[-1].last} == {"run-0", "run-2"})
-        assert "run-1 is not in the fold 'key'" in caplog.text
+async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(
+    caplog: pytest.LogCaptureFixture, log: MemoryLog
+) -> None:
+    for n in range(3):
+        await store(log, f"run-{n}")
+    held: Any = log
+    entries = held._runs["run-1"].entries
+    entries[0] = replace(entries[0], body=b"{}")
+    found: list[State] = []
+    fold_of(log).subscribe(found.append)
+    await until(lambda: found and {*found[-1].last} == {"run-0", "run-2"})
+    assert "run-1 is not in the fold 'key'" in caplog.text
 
 
-async def test_a_key_is_kept_by_the_one_who_knows_its_last_write(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        held: Any = log
-        assert await held._load_fold("a.b c/\u00e9") is None
-        first = await held._save_fold("a.b c/\u00e9", 0, b"{1")
-        assert first
-        assert await held._save_fold("a.b c/\u00e9", 0, b"{2") == 0
-        second = await held._save_fold("a.b c/\u00e9", first, b"{3")
-        assert second not in (0, first)
-        assert await held._save_fold("a.b c/\u00e9", first, b"{4") == 0
-        assert await held._load_fold("a.b c/\u00e9") == (second, b"{3")
-        assert await held._load_fold("other") is None
+async def test_a_key_is_kept_by_the_one_who_knows_its_last_write(store: EventLog) -> None:
+    held: Any = store
+    assert await held._load_fold("a.b c/\u00e9") is None
+    first = await held._save_fold("a.b c/\u00e9", 0, b"{1")
+    assert first
+    assert await held._save_fold("a.b c/\u00e9", 0, b"{2") == 0
+    second = await held._save_fold("a.b c/\u00e9", first, b"{3")
+    assert second not in (0, first)
+    assert await held._save_fold("a.b c/\u00e9", first, b"{4") == 0
+    assert await held._load_fold("a.b c/\u00e9") == (second, b"{3")
+    assert await held._load_fold("other") is None
 
 
 KILLED = (

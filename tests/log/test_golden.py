@@ -80,14 +80,13 @@ async def test_its_runs_are_exported_as_they_were(golden: Path, path: Path) -> N
             assert await lines(log) == exported(golden)
 
 
-async def test_its_exported_runs_are_imported(golden: Path) -> None:
-    async with MemoryLog() as log:
-        for run, each in exported(golden).items():
-            assert await import_run(log, each) == run
-            if golden.name == NAME:
-                again = [line.rstrip() async for line in export_run(log, run)]
-                assert again[1:] == each[1:]
-        await check_states(log, golden)
+async def test_its_exported_runs_are_imported(golden: Path, log: MemoryLog) -> None:
+    for run, each in exported(golden).items():
+        assert await import_run(log, each) == run
+        if golden.name == NAME:
+            again = [line.rstrip() async for line in export_run(log, run)]
+            assert again[1:] == each[1:]
+    await check_states(log, golden)
 
 
 def test_its_entries_read_the_same_without_the_results_that_are_kept_beside(golden: Path) -> None:
@@ -184,12 +183,11 @@ async def test_its_paused_run_is_loaded_and_shown(path: Path, case: str) -> None
         )
 
 
-async def test_the_run_that_was_saved_is_resumed(golden: Path) -> None:
+async def test_the_run_that_was_saved_is_resumed(golden: Path, log: MemoryLog) -> None:
     decisions, results = PAUSED["several"]
     saved = load_paused((golden / "saved.json").read_bytes())
-    async with MemoryLog() as log:
-        result = await worker(log, "several", say("Done.")).resume(saved, decisions=decisions)
-        assert results_in(result) == results
+    result = await worker(log, "several", say("Done.")).resume(saved, decisions=decisions)
+    assert results_in(result) == results
 
 
 def test_a_resumed_run_of_the_version_before_keeps_what_was_decided() -> None:

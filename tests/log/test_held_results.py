@@ -104,20 +104,19 @@ async def test_a_result_that_hooks_had_not_seen_survives_its_process_and_is_not_
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-async def test_a_fork_has_the_masked_result_or_answer(is_answered: bool) -> None:
+async def test_a_fork_has_the_masked_result_or_answer(is_answered: bool, log: MemoryLog) -> None:
     till = Till(requires_approval=is_answered)
-    async with MemoryLog() as log:
-        run = till.worker(log).run("Read.")
-        if is_answered:
-            paused = await pause_of(run)
-            run = till.worker(log).resume(paused, decisions={paused.pending[0].id: Answer(f"a: {SECRET}")})
-        await run
-        records = await stored(log, run.id)
-        assert isinstance(records[0].event, RunResume) is is_answered
-        stop = next(r.seq for r in records if isinstance(r.event, ToolStop))
-        output = next(r.seq for r in records if isinstance(r.event, ToolOutput))
-        for seq in {1} if is_answered else range(stop, output + 1):
-            fork = await fork_run(log, run.id, seq)
-            result = await till.worker(log).recover(fork)
-            texts = [r.text for m in result.conversation.messages for r in m.tool_results]
-            assert (texts, till.count) == (["a: ****"], int(not is_answered)), seq
+    run = till.worker(log).run("Read.")
+    if is_answered:
+        paused = await pause_of(run)
+        run = till.worker(log).resume(paused, decisions={paused.pending[0].id: Answer(f"a: {SECRET}")})
+    await run
+    records = await stored(log, run.id)
+    assert isinstance(records[0].event, RunResume) is is_answered
+    stop = next(r.seq for r in records if isinstance(r.event, ToolStop))
+    output = next(r.seq for r in records if isinstance(r.event, ToolOutput))
+    for seq in {1} if is_answered else range(stop, output + 1):
+        fork = await fork_run(log, run.id, seq)
+        result = await till.worker(log).recover(fork)
+        texts = [r.text for m in result.conversation.messages for r in m.tool_results]
+        assert (texts, till.count) == (["a: ****"], int(not is_answered)), seq

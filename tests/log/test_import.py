@@ -11,10 +11,9 @@ import pytest
 
 from rxworker import Worker
 from rxworker.errors import LogError, RemoteProtocolError
-from rxworker.log import MemoryLog, export_run, import_run
+from rxworker.log import EventLog, MemoryLog, export_run, import_run
 from rxworker.protocols import decode_record
 from rxworker.testing import ScriptedModel, say
-from tests.log.conftest import OpenLog
 
 Change = Callable[[list[dict[str, Any]]], Any]
 
@@ -26,18 +25,17 @@ async def exported() -> list[bytes]:
         return [line async for line in export_run(log, run.id)]
 
 
-async def test_a_run_goes_through_a_file(open_store: OpenLog, tmp_path: Path) -> None:
+async def test_a_run_goes_through_a_file(tmp_path: Path, store: EventLog) -> None:
     path = tmp_path / "run.jsonl"
     lines = await exported()
     with path.open("wb") as file:
         file.writelines(lines)
-    async with open_store() as log:
-        with path.open("rb") as file:
-            run = await import_run(log, file)
-        info = await log.existing(run)
-        assert [info.began, info.ended] == [json.loads(lines[at])["time"] for at in (1, -1)]
-        again = [line async for line in export_run(log, run)]
-        assert [json.loads(line) for line in again[1:]] == [json.loads(line) for line in lines[1:]]
+    with path.open("rb") as file:
+        run = await import_run(store, file)
+    info = await store.existing(run)
+    assert [info.began, info.ended] == [json.loads(lines[at])["time"] for at in (1, -1)]
+    again = [line async for line in export_run(store, run)]
+    assert [json.loads(line) for line in again[1:]] == [json.loads(line) for line in lines[1:]]
 
 
 def as_texts(lines: list[bytes]) -> list[str]:
@@ -53,10 +51,9 @@ def as_text(lines: list[bytes]) -> str:
 
 
 @pytest.mark.parametrize("form", [b"".join, as_text, as_texts, with_empty_lines])
-async def test_lines_are_taken_in_any_form(form: Callable[[list[bytes]], Any]) -> None:
-    async with MemoryLog() as log:
-        run = await import_run(log, form(await exported()))
-        assert [info.run_id for info in await log.list()] == [run]
+async def test_lines_are_taken_in_any_form(form: Callable[[list[bytes]], Any], log: MemoryLog) -> None:
+    run = await import_run(log, form(await exported()))
+    assert [info.run_id for info in await log.list()] == [run]
 
 
 def set_last(name: str, value: object, at: int = -1) -> Change:
@@ -90,15 +87,14 @@ WRONG: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_is_refused_and_named(name: str) -> None:
+async def test_what_is_wrong_is_refused_and_named(name: str, log: MemoryLog) -> None:
     change, message = WRONG[name]
     lines: list[dict[str, Any]] = [json.loads(line) for line in await exported()]
     change(lines)
-    async with MemoryLog() as log:
-        with pytest.raises(LogError, match=message):
-            await import_run(log, [json.dumps(line) for line in lines])
-        assert await log.list() == []
-        assert [found async for found in log.search("")] == []
+    with pytest.raises(LogError, match=message):
+        await import_run(log, [json.dumps(line) for line in lines])
+    assert await log.list() == []
+    assert [found async for found in log.search("")] == []
 
 
 async def test_a_run_that_has_ended_by_its_records_and_goes_on_by_its_head_is_refused() -> None:
@@ -112,11 +108,10 @@ async def test_a_run_that_has_ended_by_its_records_and_goes_on_by_its_head_is_re
             assert await log.list() == []
 
 
-async def test_lines_without_newlines_are_explained() -> None:
+async def test_lines_without_newlines_are_explained(log: MemoryLog) -> None:
     lines = [line.strip() for line in await exported()]
-    async with MemoryLog() as log:
-        with pytest.raises(LogError, match=r"line 1 .* several lines in one: write each with its newline"):
-            await import_run(log, [b"".join(lines)])
+    with pytest.raises(LogError, match=r"line 1 .* several lines in one: write each with its newline"):
+        await import_run(log, [b"".join(lines)])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Struct
 
 from rxworker.errors import LogError
+from rxworker.log import EventLog
 from rxworker.log.kept import change_kept, load_kept
 from tests.log.conftest import OpenLog
 
@@ -34,15 +35,14 @@ async def test_changes_of_several_processes_are_all_kept(open_store: OpenLog) ->
         assert await load_kept(first, "others", Names) == Names()
 
 
-async def test_a_change_that_raises_keeps_what_was(open_store: OpenLog) -> None:
+async def test_a_change_that_raises_keeps_what_was(store: EventLog) -> None:
     def fail(_: Names) -> Names:
         raise ValueError("no")
 
-    async with open_store() as log:
-        await change_kept(log, "names", Names, lambda _: Names(("a",)))
-        with pytest.raises(ValueError, match="no"):
-            await change_kept(log, "names", Names, fail)
-        assert await load_kept(log, "names", Names) == Names(("a",))
+    await change_kept(store, "names", Names, lambda _: Names(("a",)))
+    with pytest.raises(ValueError, match="no"):
+        await change_kept(store, "names", Names, fail)
+    assert await load_kept(store, "names", Names) == Names(("a",))
 
 
 class Backwards:
@@ -66,11 +66,10 @@ async def test_a_document_passes_the_codec_of_the_log(open_store: OpenLog) -> No
         assert await load_kept(log, "names", Names) == Names(("a",))
 
 
-async def test_a_document_that_is_another_one_is_refused(open_store: OpenLog) -> None:
+async def test_a_document_that_is_another_one_is_refused(store: EventLog) -> None:
     class Numbers(Struct, frozen=True):
         names: dict[str, int] = {}
 
-    async with open_store() as log:
-        await change_kept(log, "names", Names, lambda _: Names(("a",)))
-        with pytest.raises(LogError, match="damaged"):
-            await load_kept(log, "names", Numbers)
+    await change_kept(store, "names", Names, lambda _: Names(("a",)))
+    with pytest.raises(LogError, match="damaged"):
+        await load_kept(store, "names", Numbers)

@@ -108,56 +108,53 @@ async def test_a_delivery_joins_a_run_that_goes_on_once(open_two: OpenLog) -> No
             await log.deliver(run.id, "other", "late")
 
 
-async def test_a_result_that_comes_before_its_call_waits_for_it() -> None:
-    async with MemoryLog() as log:
-        bench = Bench()
+async def test_a_result_that_comes_before_its_call_waits_for_it(log: MemoryLog) -> None:
+    bench = Bench()
 
-        @tool
-        async def first() -> str:
-            await log.deliver(run.id, "call_2_1", "early")
-            await asyncio.sleep(0.01)
-            return ""
+    @tool
+    async def first() -> str:
+        await log.deliver(run.id, "call_2_1", "early")
+        await asyncio.sleep(0.01)
+        return ""
 
-        bench.tools.append(first)
-        run = bench.worker(log, [call("first"), call("order"), *REPLIES[1:]]).run("go")
-        await run
-        assert joined(run.state) == ["early"]
-
-
-async def test_the_process_that_runs_a_tool_and_another_one_deliver_at_once() -> None:
-    async with MemoryLog() as log:
-        bench = Bench()
-        run = bench.worker(log).run("go")
-        await reached(run, BackgroundStart)
-        await log.deliver(run.id, "call_1_1", "from outside")
-        bench.may_end.set()
-        await run
-        assert joined(run.state) == ["from outside"]
+    bench.tools.append(first)
+    run = bench.worker(log, [call("first"), call("order"), *REPLIES[1:]]).run("go")
+    await run
+    assert joined(run.state) == ["early"]
 
 
-async def test_a_run_that_sleeps_in_a_call_of_another_is_woken_with_it() -> None:
+async def test_the_process_that_runs_a_tool_and_another_one_deliver_at_once(log: MemoryLog) -> None:
+    bench = Bench()
+    run = bench.worker(log).run("go")
+    await reached(run, BackgroundStart)
+    await log.deliver(run.id, "call_1_1", "from outside")
+    bench.may_end.set()
+    await run
+    assert joined(run.state) == ["from outside"]
+
+
+async def test_a_run_that_sleeps_in_a_call_of_another_is_woken_with_it(log: MemoryLog) -> None:
     """Also beside a call that waits for a person, which goes on waiting."""
-    async with MemoryLog() as log:
-        bench = Bench(at_end="wake")
+    bench = Bench(at_end="wake")
 
-        def outer(_: object = None) -> Worker:
-            asks = [
-                worker_tool(bench.worker(log), name="sleeps", description="Ask."),
-                worker_tool(bench.worker(log, [call("pay"), say("Paid.")]), name="pays", description="Ask."),
-            ]
-            calls = call("sleeps", task="?") + call("pays", task="?")
-            return Worker(ByTurn([calls, say("So.")]), tools=asks, log=log)
+    def outer(_: object = None) -> Worker:
+        asks = [
+            worker_tool(bench.worker(log), name="sleeps", description="Ask."),
+            worker_tool(bench.worker(log, [call("pay"), say("Paid.")]), name="pays", description="Ask."),
+        ]
+        calls = call("sleeps", task="?") + call("pays", task="?")
+        return Worker(ByTurn([calls, say("So.")]), tools=asks, log=log)
 
-        paused = await pause_of(outer().run("go"))
-        assert [node.name for node in paused.pause.tree] == ["call_1_1", "call_1_2", "call_1_2/call_1_1"]
-        await log.deliver(paused.pause.tree[0].inner_run, "call_1_1", "delivered")
-        async with RunSource(log) as source:
-            info = await source.take(wait=False)
-        assert info is not None
-        again = await pause_of(outer().recover(info.run_id))
-        assert [node.name for node in again.pause.tree] == ["call_1_2", "call_1_2/call_1_1"]
-        assert [result.text for result in again.pause.refused.values()] == ["It is done."]
-        assert (await outer().decide(again.run_id)).text == "So."
+    paused = await pause_of(outer().run("go"))
+    assert [node.name for node in paused.pause.tree] == ["call_1_1", "call_1_2", "call_1_2/call_1_1"]
+    await log.deliver(paused.pause.tree[0].inner_run, "call_1_1", "delivered")
+    async with RunSource(log) as source:
+        info = await source.take(wait=False)
+    assert info is not None
+    again = await pause_of(outer().recover(info.run_id))
+    assert [node.name for node in again.pause.tree] == ["call_1_2", "call_1_2/call_1_1"]
+    assert [result.text for result in again.pause.refused.values()] == ["It is done."]
+    assert (await outer().decide(again.run_id)).text == "So."
 
 
 @pytest.mark.parametrize("is_early", [True, False])
@@ -189,42 +186,40 @@ async def test_a_run_that_sleeps_is_woken_by_any_process(open_two: OpenLog, is_e
         bench.may_end.set()
 
 
-async def test_a_person_and_a_delivery_wake_a_run_once() -> None:
-    async with MemoryLog() as log:
-        bench = Bench(at_end="wake")
-        run = bench.worker(log).run("go")
-        paused = await pause_of(run)
-        await log.deliver(run.id, "call_1_1", "delivered")
-        again = bench.worker(log).resume(paused)
-        await again
-        assert joined(again.state) == ["delivered"]
-        other = bench.worker(log).recover(run.id)
-        with pytest.raises(LogError, match="already"):
-            await other
+async def test_a_person_and_a_delivery_wake_a_run_once(log: MemoryLog) -> None:
+    bench = Bench(at_end="wake")
+    run = bench.worker(log).run("go")
+    paused = await pause_of(run)
+    await log.deliver(run.id, "call_1_1", "delivered")
+    again = bench.worker(log).resume(paused)
+    await again
+    assert joined(again.state) == ["delivered"]
+    other = bench.worker(log).recover(run.id)
+    with pytest.raises(LogError, match="already"):
+        await other
 
 
 @pytest.mark.parametrize("who", ["session", "other session", "delivered", "delivered after"])
-async def test_a_pause_for_an_approval_loses_no_call(who: str) -> None:
-    async with MemoryLog() as log:
-        bench = Bench()
-        worker = bench.worker(log, [call("slow", n=1), call("pay"), say("Paid."), say("Done.")])
-        session = Session(worker)
-        run = session.run("go")
-        paused = await pause_of(run)
-        if who == "delivered":
-            await log.deliver(run.id, "call_1_1", "delivered")
-        resumes = session if who == "session" else Session(worker)
-        again = resumes.decide(run.id, {paused.pending[0].id: Approve()})
-        await again.started()
-        if who == "delivered after":
-            await log.deliver(run.id, "call_1_1", "delivered")
-        elif who != "delivered":
-            bench.may_end.set()
-        await again
-        assert joined(again.state) == ["delivered" if "delivered" in who else "slow 1"]
-        assert len(bench.keys) == 1
+async def test_a_pause_for_an_approval_loses_no_call(who: str, log: MemoryLog) -> None:
+    bench = Bench()
+    worker = bench.worker(log, [call("slow", n=1), call("pay"), say("Paid."), say("Done.")])
+    session = Session(worker)
+    run = session.run("go")
+    paused = await pause_of(run)
+    if who == "delivered":
+        await log.deliver(run.id, "call_1_1", "delivered")
+    resumes = session if who == "session" else Session(worker)
+    again = resumes.decide(run.id, {paused.pending[0].id: Approve()})
+    await again.started()
+    if who == "delivered after":
+        await log.deliver(run.id, "call_1_1", "delivered")
+    elif who != "delivered":
         bench.may_end.set()
-        await stored_state(log, again.id)
+    await again
+    assert joined(again.state) == ["delivered" if "delivered" in who else "slow 1"]
+    assert len(bench.keys) == 1
+    bench.may_end.set()
+    await stored_state(log, again.id)
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -246,56 +241,54 @@ async def test_the_end_of_a_paused_run_cancels_its_calls_in_whichever_process_th
         assert running.cancelled() is not has_ended
 
 
-async def test_a_paused_run_keeps_what_a_call_has_shared_that_has_ended_since() -> None:
-    async with MemoryLog() as log:
-        goes_on = asyncio.Event()
+async def test_a_paused_run_keeps_what_a_call_has_shared_that_has_ended_since(log: MemoryLog) -> None:
+    goes_on = asyncio.Event()
 
-        @tool(background=True)
-        async def look(context: ToolContext) -> str:
-            await goes_on.wait()
-            context.set_shared_state("seen")
-            return "a tree"
+    @tool(background=True)
+    async def look(context: ToolContext) -> str:
+        await goes_on.wait()
+        context.set_shared_state("seen")
+        return "a tree"
 
-        def worker() -> Worker:
-            replies = [call("look"), call("pay"), say("Paid."), say("Done.")]
-            return Worker(ByTurn(replies), tools=[look, Bench().tools[2]], log=log)
+    def worker() -> Worker:
+        replies = [call("look"), call("pay"), say("Paid."), say("Done.")]
+        return Worker(ByTurn(replies), tools=[look, Bench().tools[2]], log=log)
 
-        async def begun() -> str:
-            run = worker().run("go")
-            await pause_of(run)
-            return run.id
+    async def begun() -> str:
+        run = worker().run("go")
+        await pause_of(run)
+        return run.id
 
-        run_id = await begun()
-        goes_on.set()
-        async with asyncio.timeout(5):
-            async for command in log.commands(run_id):
-                assert command.kind == "deliver"
-                break
-        await settle()
-        gc.collect()
-        again = worker().new_session().decide(run_id, {"call_2_1": Approve()})
-        await again
-        assert joined(again.state) == ["a tree"]
-        assert again.state.shared_state == "seen"
+    run_id = await begun()
+    goes_on.set()
+    async with asyncio.timeout(5):
+        async for command in log.commands(run_id):
+            assert command.kind == "deliver"
+            break
+    await settle()
+    gc.collect()
+    again = worker().new_session().decide(run_id, {"call_2_1": Approve()})
+    await again
+    assert joined(again.state) == ["a tree"]
+    assert again.state.shared_state == "seen"
 
 
-async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_process() -> None:
-    async with MemoryLog() as log:
-        bench = Bench(effect="idempotent")
-        replies = [call("slow", n=1), call("pay"), say("Paid."), say("Done.")]
-        run = bench.worker(log, replies).run("go")
-        paused = await pause_of(run)
-        bench.may_end.set()
-        async with asyncio.timeout(5):
-            async for command in log.commands(run.id):
-                assert command.kind == "deliver"
-                break
-        left = await copy_of(log, run.id)
-        other = Bench(effect="idempotent")
-        again = other.worker(left, replies).decide(run.id, {paused.pending[0].id: Approve()})
-        await again
-        assert joined(again.state) == ["slow 1"]
-        assert other.keys == []
+async def test_a_result_that_comes_while_the_run_is_paused_is_kept_for_another_process(log: MemoryLog) -> None:
+    bench = Bench(effect="idempotent")
+    replies = [call("slow", n=1), call("pay"), say("Paid."), say("Done.")]
+    run = bench.worker(log, replies).run("go")
+    paused = await pause_of(run)
+    bench.may_end.set()
+    async with asyncio.timeout(5):
+        async for command in log.commands(run.id):
+            assert command.kind == "deliver"
+            break
+    left = await copy_of(log, run.id)
+    other = Bench(effect="idempotent")
+    again = other.worker(left, replies).decide(run.id, {paused.pending[0].id: Approve()})
+    await again
+    assert joined(again.state) == ["slow 1"]
+    assert other.keys == []
 
 
 def found(value: Any) -> Any:
@@ -393,39 +386,35 @@ async def test_any_prefix_of_a_log_recovers_and_the_result_joins_once() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-async def test_a_copy_of_a_run_takes_nothing_that_was_sent_before_it(is_whole: bool) -> None:
-    async with MemoryLog() as log:
-        worker = Bench().worker(log, [call("pay"), say("Paid."), say("Paid again.")])
-        paused = await worker.run("go")
-        await log.send(paused.run_id, send_command((Message.user("And hurry."),)))
-        run = worker.new_session().decide(paused.run_id)
-        await run
-        last = (await log.existing(run.id)).last_seq
-        copy = worker.new_session().fork(run.id, last if is_whole else last - 3)
-        await copy
-        texts = [
-            message.text for message in copy.state.conversation.messages if message.role == "user" and message.text
-        ]
-        assert texts == ["go", "And hurry."]
-        assert await log.sent(copy.id) == []
+async def test_a_copy_of_a_run_takes_nothing_that_was_sent_before_it(is_whole: bool, log: MemoryLog) -> None:
+    worker = Bench().worker(log, [call("pay"), say("Paid."), say("Paid again.")])
+    paused = await worker.run("go")
+    await log.send(paused.run_id, send_command((Message.user("And hurry."),)))
+    run = worker.new_session().decide(paused.run_id)
+    await run
+    last = (await log.existing(run.id)).last_seq
+    copy = worker.new_session().fork(run.id, last if is_whole else last - 3)
+    await copy
+    texts = [message.text for message in copy.state.conversation.messages if message.role == "user" and message.text]
+    assert texts == ["go", "And hurry."]
+    assert await log.sent(copy.id) == []
 
 
-async def test_a_fork_does_not_make_a_call_again_without_its_hooks() -> None:
-    async with MemoryLog() as log:
-        bench = Bench(effect="idempotent")
-        run = bench.worker(log).run("go")
-        record = await reached(run, TurnStop)
-        await run.barrier()
-        other = Bench(effect="idempotent")
-        fork = other.worker(log, on_unknown="tell_model").fork(run.id, record.seq)
-        await fork
-        assert other.keys == []
-        assert "forked" in joined(fork.state)[0]
-        bench.may_end.set()
-        await run
+async def test_a_fork_does_not_make_a_call_again_without_its_hooks(log: MemoryLog) -> None:
+    bench = Bench(effect="idempotent")
+    run = bench.worker(log).run("go")
+    record = await reached(run, TurnStop)
+    await run.barrier()
+    other = Bench(effect="idempotent")
+    fork = other.worker(log, on_unknown="tell_model").fork(run.id, record.seq)
+    await fork
+    assert other.keys == []
+    assert "forked" in joined(fork.state)[0]
+    bench.may_end.set()
+    await run
 
 
-async def test_a_tool_that_has_kept_its_state_goes_on_with_that_in_the_background() -> None:
+async def test_a_tool_that_has_kept_its_state_goes_on_with_that_in_the_background(log: MemoryLog) -> None:
     seen: list[object] = []
     kept = asyncio.Event()
 
@@ -439,16 +428,15 @@ async def test_a_tool_that_has_kept_its_state_goes_on_with_that_in_the_backgroun
         return "the job is done"
 
     replies = [call("job"), *REPLIES[1:]]
-    async with MemoryLog() as log:
-        run = Worker(ByTurn(replies), tools=[job], log=log).run("go")
-        await kept.wait()
-        left = await copy_of(log, run.id)
-        again = Worker(ByTurn(replies), tools=[job], log=left).recover(run.id)
-        await again
-        assert joined(again.state) == ["the job is done"]
-        assert seen == [None, {"job": 7}]
-        assert "job': 7" not in str([record.event for record in again._journal.hub.history.records(0)])
-        await run.cancel()
+    run = Worker(ByTurn(replies), tools=[job], log=log).run("go")
+    await kept.wait()
+    left = await copy_of(log, run.id)
+    again = Worker(ByTurn(replies), tools=[job], log=left).recover(run.id)
+    await again
+    assert joined(again.state) == ["the job is done"]
+    assert seen == [None, {"job": 7}]
+    assert "job': 7" not in str([record.event for record in again._journal.hub.history.records(0)])
+    await run.cancel()
 
 
 async def test_a_process_with_other_hooks_does_not_make_a_call_again() -> None:
@@ -471,84 +459,82 @@ async def test_a_process_with_other_hooks_does_not_make_a_call_again() -> None:
     assert "have not agreed" in joined(again.state)[0]
 
 
-async def test_a_run_that_is_handed_over_goes_on_with_its_calls_elsewhere() -> None:
-    async with MemoryLog() as log:
-        bench, other = Bench(effect="idempotent"), Bench(effect="idempotent")
-        run = bench.worker(log).run("go")
-        await reached(run, TurnStop)
-        await run.hand_over(seconds=0.01)
-        other.may_end.set()
-        again = other.worker(log).recover(run.id)
-        await again
-        assert joined(again.state) == ["slow 1"]
-        assert bench.keys == other.keys
+async def test_a_run_that_is_handed_over_goes_on_with_its_calls_elsewhere(log: MemoryLog) -> None:
+    bench, other = Bench(effect="idempotent"), Bench(effect="idempotent")
+    run = bench.worker(log).run("go")
+    await reached(run, TurnStop)
+    await run.hand_over(seconds=0.01)
+    other.may_end.set()
+    again = other.worker(log).recover(run.id)
+    await again
+    assert joined(again.state) == ["slow 1"]
+    assert bench.keys == other.keys
 
 
-async def test_a_result_that_a_run_has_taken_before_it_sleeps_does_not_wake_it() -> None:
-    async with MemoryLog() as log:
-        bench = Bench(at_end="wake")
-        replies = [call("slow", n=1) + call("order"), *REPLIES[1:]]
-        bench.tools[1].policy = msgspec.structs.replace(bench.tools[1].policy, at_end="wake")
-        run = bench.worker(log, replies).run("go")
-        await pause_of(run)
-        await log.deliver(run.id, "call_1_2", "a parcel")
-        async with RunSource(log) as source:
-            info = await source.take(wait=False)
-            assert info is not None
-            again = bench.worker(log, replies).recover(info.run_id)
-            await pause_of(again)
-            assert joined(again.state) == ["a parcel"]
-            assert await source.take(wait=False) is None
-            await log.deliver(again.id, "call_1_1", "slow, by hand")
-            info = await source.take(wait=False)
-            assert info is not None
-            assert info.run_id == again.id
-        bench.may_end.set()
+async def test_a_result_that_a_run_has_taken_before_it_sleeps_does_not_wake_it(log: MemoryLog) -> None:
+    bench = Bench(at_end="wake")
+    replies = [call("slow", n=1) + call("order"), *REPLIES[1:]]
+    bench.tools[1].policy = msgspec.structs.replace(bench.tools[1].policy, at_end="wake")
+    run = bench.worker(log, replies).run("go")
+    await pause_of(run)
+    await log.deliver(run.id, "call_1_2", "a parcel")
+    async with RunSource(log) as source:
+        info = await source.take(wait=False)
+        assert info is not None
+        again = bench.worker(log, replies).recover(info.run_id)
+        await pause_of(again)
+        assert joined(again.state) == ["a parcel"]
+        assert await source.take(wait=False) is None
+        await log.deliver(again.id, "call_1_1", "slow, by hand")
+        info = await source.take(wait=False)
+        assert info is not None
+        assert info.run_id == again.id
+    bench.may_end.set()
 
 
 @pytest.mark.parametrize("is_stored_late", [False, True])
-async def test_a_hand_over_waits_for_a_tool_in_the_background_and_its_result(is_stored_late: bool) -> None:
-    async with MemoryLog() as log:
-        store: Any = log
-        send, may_store = store._send, asyncio.Event()
+async def test_a_hand_over_waits_for_a_tool_in_the_background_and_its_result(
+    is_stored_late: bool, log: MemoryLog
+) -> None:
+    store: Any = log
+    send, may_store = store._send, asyncio.Event()
 
-        async def late(*args: Any) -> int:
-            await may_store.wait()
-            return await send(*args)
+    async def late(*args: Any) -> int:
+        await may_store.wait()
+        return await send(*args)
 
-        store._send = late if is_stored_late else send
-        bench, other = Bench(), Bench()
-        run = bench.worker(log).run("go")
-        await reached(run, TurnStop)
-        await settle(50)  # until the model has ended its answer
-        if is_stored_late:
-            bench.may_end.set()
-            await settle()
-        left = run.hand_over(seconds=5.0)
-        await settle()
-        assert not left.done()
+    store._send = late if is_stored_late else send
+    bench, other = Bench(), Bench()
+    run = bench.worker(log).run("go")
+    await reached(run, TurnStop)
+    await settle(50)  # until the model has ended its answer
+    if is_stored_late:
         bench.may_end.set()
-        may_store.set()
-        await left
-        again = other.worker(log).recover(run.id)
-        await again
-        assert joined(again.state) == ["slow 1"]
-        assert other.keys == []
+        await settle()
+    left = run.hand_over(seconds=5.0)
+    await settle()
+    assert not left.done()
+    bench.may_end.set()
+    may_store.set()
+    await left
+    again = other.worker(log).recover(run.id)
+    await again
+    assert joined(again.state) == ["slow 1"]
+    assert other.keys == []
 
 
-async def test_two_runs_that_differ_in_the_ids_of_their_calls_alone_are_equal() -> None:
-    async with MemoryLog() as log:
-        runs: list[str] = []
-        for id in ("toolu_1", "toolu_2"):  # noqa: A001 - what it is
-            bench = Bench()
-            bench.may_end.set()
-            replies = [Reply(tool_calls=(Call("slow", {"n": 1}, id),)), *REPLIES[1:]]
-            run = bench.worker(log, replies).run("go")
-            await run
-            runs.append(run.id)
-        diff = await diff_runs(log, *runs)
-        assert not diff.messages
-        assert diff.is_equal
+async def test_two_runs_that_differ_in_the_ids_of_their_calls_alone_are_equal(log: MemoryLog) -> None:
+    runs: list[str] = []
+    for id in ("toolu_1", "toolu_2"):  # noqa: A001 - what it is
+        bench = Bench()
+        bench.may_end.set()
+        replies = [Reply(tool_calls=(Call("slow", {"n": 1}, id),)), *REPLIES[1:]]
+        run = bench.worker(log, replies).run("go")
+        await run
+        runs.append(run.id)
+    diff = await diff_runs(log, *runs)
+    assert not diff.messages
+    assert diff.is_equal
 
 
 async def test_an_imported_run_does_not_make_a_call_again() -> None:
@@ -566,19 +552,18 @@ async def test_an_imported_run_does_not_make_a_call_again() -> None:
         await run
 
 
-async def test_a_result_counts_once_for_all_runs_that_resume_each_other() -> None:
-    async with MemoryLog() as log:
-        bench = Bench()
-        replies = [call("slow", n=1) + call("order"), call("pay"), say("Paid."), say("Done."), say("Really.")]
-        worker = bench.worker(log, replies)
-        run = worker.run("go")
-        paused = await pause_of(run)
-        await log.deliver(run.id, "call_1_2", "a parcel")
-        again = worker.decide(run.id, {paused.pending[0].id: Approve()})
-        await reached(again, BackgroundStop)
-        for run_id in (run.id, again.id):
-            with pytest.raises(CommandConflictError):
-                await log.deliver(run_id, "call_1_2", "another")
-        bench.may_end.set()
-        await again
-        assert joined(again.state) == ["a parcel", "slow 1"]
+async def test_a_result_counts_once_for_all_runs_that_resume_each_other(log: MemoryLog) -> None:
+    bench = Bench()
+    replies = [call("slow", n=1) + call("order"), call("pay"), say("Paid."), say("Done."), say("Really.")]
+    worker = bench.worker(log, replies)
+    run = worker.run("go")
+    paused = await pause_of(run)
+    await log.deliver(run.id, "call_1_2", "a parcel")
+    again = worker.decide(run.id, {paused.pending[0].id: Approve()})
+    await reached(again, BackgroundStop)
+    for run_id in (run.id, again.id):
+        with pytest.raises(CommandConflictError):
+            await log.deliver(run_id, "call_1_2", "another")
+    bench.may_end.set()
+    await again
+    assert joined(again.state) == ["a parcel", "slow 1"]

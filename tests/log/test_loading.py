@@ -123,13 +123,12 @@ async def test_a_cancelled_wait_for_the_start_leaves_the_run_to_others(verb: str
         assert isinstance(other, Finished)
 
 
-async def test_started_raises_also_when_loading_has_failed_before() -> None:
-    async with MemoryLog() as log:
-        run = worker_of(log).recover("run-9")
-        with pytest.raises(LogError):
-            await run
-        with pytest.raises(LogError, match="no run 'run-9'"):
-            await run.started()
+async def test_started_raises_also_when_loading_has_failed_before(log: MemoryLog) -> None:
+    run = worker_of(log).recover("run-9")
+    with pytest.raises(LogError):
+        await run
+    with pytest.raises(LogError, match="no run 'run-9'"):
+        await run.started()
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -176,13 +175,12 @@ def test_a_loop_that_is_closed_while_a_run_is_loaded_leaves_the_conversation() -
     assert session.shared_state == {"n": 1}
 
 
-async def test_an_invalid_shared_state_decides_nothing() -> None:
-    async with MemoryLog() as log:
-        run = await stored(log, "decide")
-        invalid: Any = {"a": object()}
-        with pytest.raises(LocalProtocolError, match="cannot be shared"):
-            await worker_of(log).decide(run, shared_state=invalid)
-        assert not await log.sent(run)
+async def test_an_invalid_shared_state_decides_nothing(log: MemoryLog) -> None:
+    run = await stored(log, "decide")
+    invalid: Any = {"a": object()}
+    with pytest.raises(LocalProtocolError, match="cannot be shared"):
+        await worker_of(log).decide(run, shared_state=invalid)
+    assert not await log.sent(run)
 
 
 async def test_a_run_that_is_loaded_when_work_is_cancelled_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from rxworker.log.values import CONVERSATION, Command, RunRow
 from rxworker.resume.paused import decide_command
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
-from tests.log.conftest import OpenLog
 from tests.log.processes import stored
 from tests.log.test_retention import ALL
 from tests.log.victim import ByTurn
@@ -74,31 +73,29 @@ async def allowed_of(log: EventLog, run_id: str) -> tuple[tuple[str, str], ...]:
     return info.row.allowed
 
 
-async def test_a_recovery_leaves_no_permission_in_its_worker() -> None:
+async def test_a_recovery_leaves_no_permission_in_its_worker(log: MemoryLog) -> None:
     disk = Disk()
-    async with MemoryLog() as log:
-        worker = disk.worker(log)
-        worker.session.allowed.append(ALWAYS)
-        run = worker.run("Clean up.")
-        await run
-        cut_off = await cut(log, run.id, "run_start", allowed=(ALWAYS,))
-        other = disk.worker(log)
-        assert isinstance(await other.recover(cut_off), Finished)
-        assert (disk.wiped, other.session.allowed) == (["a", "a"], [])
-        assert isinstance(await other.new_session().run("Something else."), Paused)
-        assert disk.wiped == ["a", "a"]
+    worker = disk.worker(log)
+    worker.session.allowed.append(ALWAYS)
+    run = worker.run("Clean up.")
+    await run
+    cut_off = await cut(log, run.id, "run_start", allowed=(ALWAYS,))
+    other = disk.worker(log)
+    assert isinstance(await other.recover(cut_off), Finished)
+    assert (disk.wiped, other.session.allowed) == (["a", "a"], [])
+    assert isinstance(await other.new_session().run("Something else."), Paused)
+    assert disk.wiped == ["a", "a"]
 
 
-async def test_a_recovered_run_has_no_permission_of_its_worker() -> None:
+async def test_a_recovered_run_has_no_permission_of_its_worker(log: MemoryLog) -> None:
     disk = Disk()
-    async with MemoryLog() as log:
-        run = disk.worker(log).run("Clean up.")
-        await run
-        worker = disk.worker(log)
-        worker.session.allowed.append(ALWAYS)
-        recovered = await worker.recover(await cut(log, run.id, "run_start")).started()
-        assert isinstance(await recovered, Paused)
-        assert (disk.wiped, recovered.allowed, worker.session.allowed) == ([], [], [ALWAYS])
+    run = disk.worker(log).run("Clean up.")
+    await run
+    worker = disk.worker(log)
+    worker.session.allowed.append(ALWAYS)
+    recovered = await worker.recover(await cut(log, run.id, "run_start")).started()
+    assert isinstance(await recovered, Paused)
+    assert (disk.wiped, recovered.allowed, worker.session.allowed) == ([], [], [ALWAYS])
 
 
 @pytest.mark.parametrize("verb", ["decide", "recover", "resume"])
@@ -130,21 +127,20 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             assert info.row.labels == {"tenant": "acme"}
 
 
-async def test_what_is_allowed_while_a_run_runs_is_stored_with_it_and_concerns_no_other() -> None:
+async def test_what_is_allowed_while_a_run_runs_is_stored_with_it_and_concerns_no_other(log: MemoryLog) -> None:
     disk = Disk(replies=[call("wipe", disk="a"), say("Done.")])
-    async with MemoryLog() as log:
-        worker = disk.worker(log)
-        run = worker.run("Clean up.")
-        run.allowed.append(ALWAYS)
-        assert isinstance(await run, Finished)
-        assert (worker.session.allowed, await allowed_of(log, run.id)) == ([], (ALWAYS,))
-        assert isinstance(await worker.new_session().run("Again."), Paused)
-        session = worker.new_session()
-        session.allowed.append(ALWAYS)
-        begun = session.run("Again.")
-        session.allowed.clear()
-        assert isinstance(await begun, Finished)
-        assert disk.wiped == ["a", "a"]
+    worker = disk.worker(log)
+    run = worker.run("Clean up.")
+    run.allowed.append(ALWAYS)
+    assert isinstance(await run, Finished)
+    assert (worker.session.allowed, await allowed_of(log, run.id)) == ([], (ALWAYS,))
+    assert isinstance(await worker.new_session().run("Again."), Paused)
+    session = worker.new_session()
+    session.allowed.append(ALWAYS)
+    begun = session.run("Again.")
+    session.allowed.clear()
+    assert isinstance(await begun, Finished)
+    assert disk.wiped == ["a", "a"]
 
 
 def permit_wipe(context: ToolCallContext) -> Pause | None:
@@ -178,55 +174,52 @@ async def resumed(log: EventLog, disk: Disk, **options: Any) -> str:
     return run.id
 
 
-async def test_a_fork_at_a_pause_waits_for_a_decision_of_its_own() -> None:
+async def test_a_fork_at_a_pause_waits_for_a_decision_of_its_own(log: MemoryLog) -> None:
     disk = Disk(requires_approval=True)
-    async with MemoryLog() as log:
-        worker = disk.worker(log)
-        paused = await pause_of(worker.run("Clean up."))
-        info = await log.existing(paused.run_id)
-        session = worker.new_session()
-        again = await pause_of(session.fork(paused.run_id, info.last_seq))
-        assert again.pending == paused.pending
-        assert disk.wiped == []
-        await session.resume(again, decisions={again.pending[0].id: Approve()})
-        assert disk.wiped == ["a"]
+    worker = disk.worker(log)
+    paused = await pause_of(worker.run("Clean up."))
+    info = await log.existing(paused.run_id)
+    session = worker.new_session()
+    again = await pause_of(session.fork(paused.run_id, info.last_seq))
+    assert again.pending == paused.pending
+    assert disk.wiped == []
+    await session.resume(again, decisions={again.pending[0].id: Approve()})
+    assert disk.wiped == ["a"]
 
 
-async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
+async def test_a_fork_begins_without_what_was_allowed_in_its_source(log: MemoryLog) -> None:
     disk = Disk()
-    async with MemoryLog() as log:
-        worker = disk.worker(log, labels={"tenant": "acme"})
-        worker.session.allowed.append(ALWAYS)
-        run = worker.run("Clean up.")
-        await run
-        fork = await fork_run(log, run.id, 1)
-        assert await allowed_of(log, fork) == ()
-        assert isinstance(await disk.worker(log).recover(fork), Paused)
-        assert disk.wiped == ["a"]
+    worker = disk.worker(log, labels={"tenant": "acme"})
+    worker.session.allowed.append(ALWAYS)
+    run = worker.run("Clean up.")
+    await run
+    fork = await fork_run(log, run.id, 1)
+    assert await allowed_of(log, fork) == ()
+    assert isinstance(await disk.worker(log).recover(fork), Paused)
+    assert disk.wiped == ["a"]
 
 
 @pytest.mark.parametrize("hooks", [(), (permit,)])
-async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fork(hooks: Any) -> None:
+async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fork(hooks: Any, log: MemoryLog) -> None:
     disk = Disk(requires_approval=not hooks)
-    async with MemoryLog() as log:
-        source = await resumed(log, disk, hooks=hooks)
-        records = await stored(log, source)
-        assert isinstance(records[0].event, RunResume)
-        last = next(r.seq for r in records if isinstance(r.event, ToolStart))
-        for seq in range(1, last + 1):
-            fork = await fork_run(log, source, seq)
-            again = await disk.worker(log, hooks=hooks).recover(fork)
-            assert isinstance(again, Paused), seq
-            assert disk.wiped == ["a"], seq
-        # What is approved in the fork is not asked about again there.
-        worker = disk.worker(log, hooks=hooks)
-        fork = await fork_run(log, source, last)
-        again = await pause_of(worker.recover(fork))
-        assert isinstance(await worker.resume(again), Finished)
-        assert disk.wiped == ["a", "a"]
+    source = await resumed(log, disk, hooks=hooks)
+    records = await stored(log, source)
+    assert isinstance(records[0].event, RunResume)
+    last = next(r.seq for r in records if isinstance(r.event, ToolStart))
+    for seq in range(1, last + 1):
+        fork = await fork_run(log, source, seq)
+        again = await disk.worker(log, hooks=hooks).recover(fork)
+        assert isinstance(again, Paused), seq
+        assert disk.wiped == ["a"], seq
+    # What is approved in the fork is not asked about again there.
+    worker = disk.worker(log, hooks=hooks)
+    fork = await fork_run(log, source, last)
+    again = await pause_of(worker.recover(fork))
+    assert isinstance(await worker.resume(again), Finished)
+    assert disk.wiped == ["a", "a"]
 
 
-async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source() -> None:
+async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source(log: MemoryLog) -> None:
     disk = Disk(requires_approval=False)
     gone = asyncio.Event()
 
@@ -237,19 +230,18 @@ async def test_a_fork_has_none_of_the_commands_and_recoveries_of_its_source() ->
         await asyncio.sleep(3600)
         return disk
 
-    async with MemoryLog() as log:
-        disk.tools = [wipe]
-        run = disk.worker(log).run("Clean up.")
-        await gone.wait()
-        await log.send(run.id, Command("cancel", {"reason": "enough"}))
-        await asyncio.wait([asyncio.ensure_future(run.cancel())])
-        records = await stored(log, run.id)
-        gone.clear()
-        fork = await fork_run(log, run.id, records[-2].seq)
-        await log.send(fork, Command("cancel", {"reason": "the fork's own"}))
-        recovered = await disk.worker(log).recover(fork).started()
-        with pytest.raises(RunCancelledError, match="own"):
-            await recovered
+    disk.tools = [wipe]
+    run = disk.worker(log).run("Clean up.")
+    await gone.wait()
+    await log.send(run.id, Command("cancel", {"reason": "enough"}))
+    await asyncio.wait([asyncio.ensure_future(run.cancel())])
+    records = await stored(log, run.id)
+    gone.clear()
+    fork = await fork_run(log, run.id, records[-2].seq)
+    await log.send(fork, Command("cancel", {"reason": "the fork's own"}))
+    recovered = await disk.worker(log).recover(fork).started()
+    with pytest.raises(RunCancelledError, match="own"):
+        await recovered
 
 
 async def imported(log: EventLog, source: MemoryLog, run_id: str, status: str = "running") -> str:
@@ -366,36 +358,34 @@ async def test_hooks_that_are_new_in_a_process_run_before_a_started_call_is_repe
 
 
 @pytest.mark.parametrize("by", ["person", "always", "nobody"])
-async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by: str) -> None:
+async def test_a_started_call_is_repeated_without_approval_only_if_it_had_one(by: str, log: MemoryLog) -> None:
     disk = Disk(requires_approval=by != "nobody")
-    async with MemoryLog() as log:
-        if by == "person":
-            run = await resumed(log, disk)
-        else:
-            worker = disk.worker(log)
-            worker.session.allowed.append(ALWAYS)
-            begun = worker.run("Clean up.")
-            await begun
-            run = begun.id
-        started = await cut(log, run, "tool_start", allowed=(ALWAYS,) if by == "always" else ())
-        after = Disk()
-        result = await after.worker(log).recover(started)
-        assert isinstance(result, Paused if by == "nobody" else Finished)
-        assert after.wiped == ([] if by == "nobody" else ["a"])
+    if by == "person":
+        run = await resumed(log, disk)
+    else:
+        worker = disk.worker(log)
+        worker.session.allowed.append(ALWAYS)
+        begun = worker.run("Clean up.")
+        await begun
+        run = begun.id
+    started = await cut(log, run, "tool_start", allowed=(ALWAYS,) if by == "always" else ())
+    after = Disk()
+    result = await after.worker(log).recover(started)
+    assert isinstance(result, Paused if by == "nobody" else Finished)
+    assert after.wiped == ([] if by == "nobody" else ["a"])
 
 
 @pytest.mark.parametrize("kind", ["run_resume", "tool_start"])
-async def test_a_new_hook_runs_for_a_call_that_a_person_has_approved(kind: str) -> None:
+async def test_a_new_hook_runs_for_a_call_that_a_person_has_approved(kind: str, log: MemoryLog) -> None:
     disk = Disk()
-    async with MemoryLog() as log:
-        run = await resumed(log, disk)
-        refusing = Asked("refuse", skips=True)
-        worker = disk.worker(log, hooks=[refusing.hook])
-        assert isinstance(await worker.recover(await cut(log, run, kind)), Finished)
-        assert (refusing.count, disk.wiped) == (1, ["a"])
-        again = await disk.worker(log).recover(await cut(log, run, kind, new="again")).started()
-        assert isinstance(await again, Finished)
-        assert disk.wiped == ["a", "a"]
+    run = await resumed(log, disk)
+    refusing = Asked("refuse", skips=True)
+    worker = disk.worker(log, hooks=[refusing.hook])
+    assert isinstance(await worker.recover(await cut(log, run, kind)), Finished)
+    assert (refusing.count, disk.wiped) == (1, ["a"])
+    again = await disk.worker(log).recover(await cut(log, run, kind, new="again")).started()
+    assert isinstance(await again, Finished)
+    assert disk.wiped == ["a", "a"]
 
 
 async def delete_all(log: EventLog) -> None:
@@ -421,39 +411,37 @@ async def is_asked(log: EventLog, conversation: str, *decisions: Any) -> bool:
     return isinstance(result, Paused)
 
 
-async def test_the_deletion_of_the_last_run_of_a_conversation_ends_what_is_allowed_in_it(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        for deletion in DELETIONS:
-            assert await is_asked(log, "c-1", ApproveAlways())
-            for info in await log.list():  # a run that was deleted before the last one ends nothing
-                assert not await is_asked(log, "c-1")
-                await log.delete(info.run_id)
-            assert not await is_asked(log, "c-1")
-            await deletion(log)
-            assert await log.list() == []
-            assert await is_asked(log, "c-1")
-            await delete_all(log)
+async def test_the_deletion_of_the_last_run_of_a_conversation_ends_what_is_allowed_in_it(store: EventLog) -> None:
+    for deletion in DELETIONS:
+        assert await is_asked(store, "c-1", ApproveAlways())
+        for info in await store.list():  # a run that was deleted before the last one ends nothing
+            assert not await is_asked(store, "c-1")
+            await store.delete(info.run_id)
+        assert not await is_asked(store, "c-1")
+        await deletion(store)
+        assert await store.list() == []
+        assert await is_asked(store, "c-1")
+        await delete_all(store)
 
 
 async def test_a_process_that_ends_before_it_has_deleted_a_run_leaves_no_permission(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: EventLog
 ) -> None:
     async def ends(_: object) -> None:
         raise LogError("the process has ended")
 
-    async with open_store() as log:
-        for deletion in DELETIONS[1:]:
-            assert await is_asked(log, "c-1", ApproveAlways())
-            with monkeypatch.context() as patch:
-                patch.setattr(log, "_prune", ends)
-                with pytest.raises(LogError, match="has ended"):
-                    await deletion(log)
-            assert await is_asked(log, "c-1")
-            await delete_all(log)
-        assert await is_asked(log, "c-1", ApproveAlways())
-        first, second = await log.list()
-        await log.delete(first.run_id)
-        monkeypatch.setattr(log, "_delete", ends)
-        with pytest.raises(LogError, match="has ended"):
-            await log.delete(second.run_id)
-        assert await is_asked(log, "c-1")
+    for deletion in DELETIONS[1:]:
+        assert await is_asked(store, "c-1", ApproveAlways())
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_prune", ends)
+            with pytest.raises(LogError, match="has ended"):
+                await deletion(store)
+        assert await is_asked(store, "c-1")
+        await delete_all(store)
+    assert await is_asked(store, "c-1", ApproveAlways())
+    first, second = await store.list()
+    await store.delete(first.run_id)
+    monkeypatch.setattr(store, "_delete", ends)
+    with pytest.raises(LogError, match="has ended"):
+        await store.delete(second.run_id)
+    assert await is_asked(store, "c-1")

@@ -16,7 +16,7 @@ import pytest
 from rxworker import Approve, Finished, Run, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, RunCancelledError, RunStatusError
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import MemoryLog, Replica, RunInfo, SQLiteLog
+from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command
 from rxworker.providers import Request
@@ -38,24 +38,23 @@ def simple(info: RunInfo) -> Worker:
     return Worker(ScriptedModel([say(f"{info.row.title} is done.")]))
 
 
-async def test_the_priority_comes_first_and_then_the_age(open_store: OpenLog) -> None:
+async def test_the_priority_comes_first_and_then_the_age(store: EventLog) -> None:
     taken: list[str] = []
 
     def note(run: Run[object]) -> None:
         taken.append(text_of(run))
 
-    async with open_store() as log:
-        runs = [
-            await submit(log, title, priority=priority)
-            for title, priority in (("a", 0), ("b", 2), ("c", 2), ("d", 1), ("e", -1))
-        ]
-        assert [info.status for info in await log.list(status="queued")] == ["queued"] * 5
-        async with working(log, simple, concurrency=1, on_run=note):
-            replicas = await end_of(log, *runs)
-        assert taken == ["b", "c", "d", "a", "e"]
-        texts = [text_of(replica) for replica in replicas]
-        assert texts == [f"{title} is done." for title in "abcde"]
-        assert {(info.status, info.row.recoveries) for info in await log.list()} == {("finished", 0)}
+    runs = [
+        await submit(store, title, priority=priority)
+        for title, priority in (("a", 0), ("b", 2), ("c", 2), ("d", 1), ("e", -1))
+    ]
+    assert [info.status for info in await store.list(status="queued")] == ["queued"] * 5
+    async with working(store, simple, concurrency=1, on_run=note):
+        replicas = await end_of(store, *runs)
+    assert taken == ["b", "c", "d", "a", "e"]
+    texts = [text_of(replica) for replica in replicas]
+    assert texts == [f"{title} is done." for title in "abcde"]
+    assert {(info.status, info.row.recoveries) for info in await store.list()} == {("finished", 0)}
 
 
 async def test_what_is_submitted_later_is_taken_at_once(open_store: OpenLog) -> None:
@@ -66,58 +65,55 @@ async def test_what_is_submitted_later_is_taken_at_once(open_store: OpenLog) -> 
 
 
 async def test_a_run_for_later_is_taken_once_when_it_is_due_whatever_the_clocks_do(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: EventLog
 ) -> None:
     """The processes that look for it know it from before. The last clock of the two that claims is an hour ahead."""
-    async with open_store() as log:
-        at = time.time() + 3600.0
-        run = await submit(log, "a", at=at)
-        other = await submit(log, "b", at=datetime.fromtimestamp(at + 60.0, UTC))
-        (listed, _) = reversed(await log.list(status="queued"))
-        assert (listed.run_id, listed.row.due, listed.is_cut_off(), listed.owner) == (run, at, True, "")
-        assert "due at 2" in listed.row.reason
-        await submit(log, "a", run_id=run, at=at + 1)  # it is the same run
-        async with RunSource(log) as source, RunSource(log) as second:
-            for each in (source, second):
-                assert await each.take(wait=False) is None
-            for step in (-7200.0, 3000.0):  # it is set back, and not far enough forward
-                set_clock(monkeypatch, step)
-                assert await source.take(wait=False) is None
-                monkeypatch.undo()
-            set_clock(monkeypatch, 3601.0)
-            async with asyncio.timeout(10):
-                taken = [await each.take() for each in (source, second)]
-            assert [one and one.run_id for one in taken] == [run] * 2
-            claims = await asyncio.gather(*[source.claim(one) for one in taken if one is not None])
-            assert [claim is not None for claim in claims].count(True) == 1
+    at = time.time() + 3600.0
+    run = await submit(store, "a", at=at)
+    other = await submit(store, "b", at=datetime.fromtimestamp(at + 60.0, UTC))
+    (listed, _) = reversed(await store.list(status="queued"))
+    assert (listed.run_id, listed.row.due, listed.is_cut_off(), listed.owner) == (run, at, True, "")
+    assert "due at 2" in listed.row.reason
+    await submit(store, "a", run_id=run, at=at + 1)  # it is the same run
+    async with RunSource(store) as source, RunSource(store) as second:
+        for each in (source, second):
+            assert await each.take(wait=False) is None
+        for step in (-7200.0, 3000.0):  # it is set back, and not far enough forward
+            set_clock(monkeypatch, step)
             assert await source.take(wait=False) is None
-        await log.send(other, Command("cancel", {"reason": "not needed"}))
-        await end_cancelled(log, other)
-        ended = await log.existing(other)
-        assert (ended.status, ended.row.cause, ended.row.due) == ("aborted", "cancel", 0.0)
-        await log.delete(await submit(log, "c", at=at + 3600.0))
+            monkeypatch.undo()
+        set_clock(monkeypatch, 3601.0)
+        async with asyncio.timeout(10):
+            taken = [await each.take() for each in (source, second)]
+        assert [one and one.run_id for one in taken] == [run] * 2
+        claims = await asyncio.gather(*[source.claim(one) for one in taken if one is not None])
+        assert [claim is not None for claim in claims].count(True) == 1
+        assert await source.take(wait=False) is None
+    await store.send(other, Command("cancel", {"reason": "not needed"}))
+    await end_cancelled(store, other)
+    ended = await store.existing(other)
+    assert (ended.status, ended.row.cause, ended.row.due) == ("aborted", "cancel", 0.0)
+    await store.delete(await submit(store, "c", at=at + 3600.0))
 
 
 @pytest.mark.parametrize("at", [-1.0, float("nan"), float("inf"), 1e12, datetime(2027, 1, 1), "tomorrow"])
-async def test_what_is_not_a_moment_is_refused(at: Any) -> None:
-    async with MemoryLog() as log:
-        with pytest.raises(ConfigurationError, match="at="):
-            await submit(log, "a", at=at)
-        assert await log.list() == []
+async def test_what_is_not_a_moment_is_refused(at: Any, log: MemoryLog) -> None:
+    with pytest.raises(ConfigurationError, match="at="):
+        await submit(log, "a", at=at)
+    assert await log.list() == []
 
 
-async def test_a_process_takes_its_kinds_alone(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        clerk = await submit(log, "a", kind="clerk", labels={"customer": "c-17"}, tenant="acme")
-        cook = await submit(log, "b", kind="cook")
-        async with working(log, simple, kinds=["clerk"]):
-            await end_of(log, clerk)
-        kept = {info.run_id: info for info in await log.list()}
-        assert kept[cook].status == "queued"
-        assert kept[clerk].row.worker == "clerk"
-        assert kept[clerk].row.labels == {"customer": "c-17", "tenant": "acme"}
-        async with working(log, lambda info: simple(info) if info.row.worker == "cook" else None):
-            await end_of(log, cook)
+async def test_a_process_takes_its_kinds_alone(store: EventLog) -> None:
+    clerk = await submit(store, "a", kind="clerk", labels={"customer": "c-17"}, tenant="acme")
+    cook = await submit(store, "b", kind="cook")
+    async with working(store, simple, kinds=["clerk"]):
+        await end_of(store, clerk)
+    kept = {info.run_id: info for info in await store.list()}
+    assert kept[cook].status == "queued"
+    assert kept[clerk].row.worker == "clerk"
+    assert kept[clerk].row.labels == {"customer": "c-17", "tenant": "acme"}
+    async with working(store, lambda info: simple(info) if info.row.worker == "cook" else None):
+        await end_of(store, cook)
 
 
 class Gauge:
@@ -164,7 +160,7 @@ async def test_the_cap_of_a_tenant_holds_for_all_processes(tmp_path: Path) -> No
     assert gauge.most[""] >= 3
 
 
-async def test_what_a_process_has_is_handed_over_when_it_stops(open_store: OpenLog) -> None:
+async def test_what_a_process_has_is_handed_over_when_it_stops(store: EventLog) -> None:
     waiting = Waiting()
 
     def answer(request: Request) -> Reply:
@@ -173,32 +169,30 @@ async def test_what_a_process_has_is_handed_over_when_it_stops(open_store: OpenL
     def make(_: RunInfo) -> Worker:
         return Worker(ScriptedModel(answer), tools=[waiting.tool])
 
-    async with open_store() as log:
-        run = await submit(log, "Go")
-        async with working(log, make, drain=0.0):
-            await waiting.begun.wait()
-        assert (await log.list())[0].status == "running"
-        waiting.go_on.set()
-        async with working(log, make):
-            (replica,) = await end_of(log, run)
-        assert text_of(replica) == "Done."
+    run = await submit(store, "Go")
+    async with working(store, make, drain=0.0):
+        await waiting.begun.wait()
+    assert (await store.list())[0].status == "running"
+    waiting.go_on.set()
+    async with working(store, make):
+        (replica,) = await end_of(store, run)
+    assert text_of(replica) == "Done."
 
 
-async def test_a_run_that_was_cancelled_in_the_queue_ends_without_a_request(open_store: OpenLog) -> None:
+async def test_a_run_that_was_cancelled_in_the_queue_ends_without_a_request(store: EventLog) -> None:
     asked: list[Request] = []
 
     def answer(request: Request) -> Reply:
         asked.append(request)
         return say("Never.")
 
-    async with open_store() as log:
-        run = await submit(log, "Go")
-        await log.send(run, Command("cancel", {"reason": "a mistake"}))
-        async with working(log, lambda _: Worker(ScriptedModel(answer))):
-            (replica,) = await end_of(log, run)
-        assert replica.state.status == "aborted"
-        assert "a mistake" in replica.state.reason
-        assert asked == []
+    run = await submit(store, "Go")
+    await store.send(run, Command("cancel", {"reason": "a mistake"}))
+    async with working(store, lambda _: Worker(ScriptedModel(answer))):
+        (replica,) = await end_of(store, run)
+    assert replica.state.status == "aborted"
+    assert "a mistake" in replica.state.reason
+    assert asked == []
 
 
 async def test_a_paused_run_is_resumed_when_it_was_decided_about(open_store: OpenLog) -> None:
@@ -229,33 +223,31 @@ async def test_a_paused_run_is_resumed_when_it_was_decided_about(open_store: Ope
 
 
 async def test_a_worker_that_cannot_be_made_leaves_the_run_to_others(
-    open_store: OpenLog, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture, store: EventLog
 ) -> None:
     def fail(_: RunInfo) -> Worker:
         raise ValueError("no model")
 
     tried = asyncio.Event()
-    async with open_store() as log:
-        run = await submit(log, "Go")
+    run = await submit(store, "Go")
 
-        def note(info: RunInfo) -> Worker:
-            tried.set()
-            return fail(info)
+    def note(info: RunInfo) -> Worker:
+        tried.set()
+        return fail(info)
 
-        async with working(log, note):
-            await tried.wait()
-        assert "no model" in caplog.text
-        async with working(log, simple):
-            await end_of(log, run)
+    async with working(store, note):
+        await tried.wait()
+    assert "no model" in caplog.text
+    async with working(store, simple):
+        await end_of(store, run)
 
 
-async def test_wrong_arguments_are_named(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        with pytest.raises(ConfigurationError, match="concurrency=0"):
-            await work(log, simple, concurrency=0)
-        with pytest.raises(ConfigurationError):
-            await submit(log, 7)  # pyright: ignore[reportArgumentType]
-        assert await log.list() == []
+async def test_wrong_arguments_are_named(store: EventLog) -> None:
+    with pytest.raises(ConfigurationError, match="concurrency=0"):
+        await work(store, simple, concurrency=0)
+    with pytest.raises(ConfigurationError):
+        await submit(store, 7)  # pyright: ignore[reportArgumentType]
+    assert await store.list() == []
 
 
 async def test_no_more_runs_at_once_than_it_may_have(open_store: OpenLog) -> None:
@@ -321,15 +313,14 @@ async def test_a_run_of_this_process_whose_lease_has_expired_is_not_tried_again_
         await run
 
 
-async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        seen, done = list[int](), asyncio.Event()
-        run = await submit(log, "A poem")
-        log.records(run).subscribe(lambda record: seen.append(record.seq), on_completed=done.set)
-        async with working(log, simple), asyncio.timeout(60):
-            await done.wait()
-        info = await log.existing(run)
-        assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))
+async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(store: EventLog) -> None:
+    seen, done = list[int](), asyncio.Event()
+    run = await submit(store, "A poem")
+    store.records(run).subscribe(lambda record: seen.append(record.seq), on_completed=done.set)
+    async with working(store, simple), asyncio.timeout(60):
+        await done.wait()
+    info = await store.existing(run)
+    assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))
 
 
 async def test_the_process_that_decides_resumes_the_run(open_store: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +366,7 @@ async def test_the_process_that_decides_resumes_the_run(open_store: OpenLog, mon
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-async def test_a_run_that_another_process_has_resumed_meanwhile_is_ended_there(is_over: bool) -> None:
+async def test_a_run_that_another_process_has_resumed_meanwhile_is_ended_there(is_over: bool, log: MemoryLog) -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     @tool(requires_approval=True)
@@ -384,16 +375,15 @@ async def test_a_run_that_another_process_has_resumed_meanwhile_is_ended_there(i
         await gate.wait()
         return "paid"
 
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay], log=log)
-        paused = await worker.run("Pay.")
-        resumed = worker.decide(paused.run_id, [Approve()])
-        await begun.wait()
-        if is_over:
-            gate.set()
-            await resumed
-        with suppress(RunStatusError):  # it has ended
-            await log.send(paused.run_id, Command("cancel"))
-        await end_cancelled(log, paused.run_id)
-        with nullcontext() if is_over else pytest.raises(RunCancelledError):
-            assert isinstance(await resumed, Finished)
+    worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay], log=log)
+    paused = await worker.run("Pay.")
+    resumed = worker.decide(paused.run_id, [Approve()])
+    await begun.wait()
+    if is_over:
+        gate.set()
+        await resumed
+    with suppress(RunStatusError):  # it has ended
+        await log.send(paused.run_id, Command("cancel"))
+    await end_cancelled(log, paused.run_id)
+    with nullcontext() if is_over else pytest.raises(RunCancelledError):
+        assert isinstance(await resumed, Finished)

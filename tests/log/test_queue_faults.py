@@ -108,26 +108,27 @@ async def test_a_log_that_stays_away_ends_the_process_with_its_error(monkeypatch
             await work(log, says_done)
 
 
-async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with MemoryLog() as log:
-        held = await submit(log, "held", tenant="acme")
-        claim = await log.claim(held)
-        changed = log._changed_since
-        away = asyncio.Event()
+async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(
+    monkeypatch: pytest.MonkeyPatch, log: MemoryLog
+) -> None:
+    held = await submit(log, "held", tenant="acme")
+    claim = await log.claim(held)
+    changed = log._changed_since
+    away = asyncio.Event()
 
-        async def fail(*args: Any) -> Any:
-            if away.is_set():
-                away.clear()
-                await log.delete(held)
-                raise LogError("away")
-            return await changed(*args)
+    async def fail(*args: Any) -> Any:
+        if away.is_set():
+            away.clear()
+            await log.delete(held)
+            raise LogError("away")
+        return await changed(*args)
 
-        monkeypatch.setattr(log, "_changed_since", fail)
-        async with working(log, says_done, tenant_cap=1):
-            other = await submit(log, "other", tenant="acme")
-            await log.release(claim)
-            away.set()
-            await ends(log, other)
+    monkeypatch.setattr(log, "_changed_since", fail)
+    async with working(log, says_done, tenant_cap=1):
+        other = await submit(log, "other", tenant="acme")
+        await log.release(claim)
+        away.set()
+        await ends(log, other)
 
 
 async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,22 +110,21 @@ async def test_a_page_is_read_when_the_one_before_was_emitted(monkeypatch: pytes
         assert read == [0, 2]
 
 
-async def test_a_run_that_is_still_running_is_followed_when_it_is_due() -> None:
-    async with MemoryLog() as log:
-        one, two, three = made([100.0, 104.0, 106.0])
-        claim = await stored(log, [one], "running")
-        test = Marbles()
-        seen = test.scheduler.create_observer()
-        replay(log, RUN, scheduler=test.scheduler).subscribe(seen)
-        for tick in range(1, 20):
-            await settle()
-            if tick == 3:
-                await add(log, claim, two, "running")
-            if tick == 11:  # it was due at 6
-                await add(log, claim, three, "finished")
-            await settle()
-            test.scheduler.advance_to(float(tick))
-        assert seen.messages == parse("a---b-----(c,|)", {"a": one, "b": two, "c": three}, 0)
+async def test_a_run_that_is_still_running_is_followed_when_it_is_due(log: MemoryLog) -> None:
+    one, two, three = made([100.0, 104.0, 106.0])
+    claim = await stored(log, [one], "running")
+    test = Marbles()
+    seen = test.scheduler.create_observer()
+    replay(log, RUN, scheduler=test.scheduler).subscribe(seen)
+    for tick in range(1, 20):
+        await settle()
+        if tick == 3:
+            await add(log, claim, two, "running")
+        if tick == 11:  # it was due at 6
+            await add(log, claim, three, "finished")
+        await settle()
+        test.scheduler.advance_to(float(tick))
+    assert seen.messages == parse("a---b-----(c,|)", {"a": one, "b": two, "c": three}, 0)
 
 
 @example(kinds=[False, True, True, False, True, True], after=0, last=3, page=4, speed=0)
@@ -192,67 +191,64 @@ async def test_records_complete_when_the_log_is_closed() -> None:
 
 
 @pytest.mark.parametrize("speed", [0, 1.0])
-async def test_a_disposed_replay_stops_reading(speed: float) -> None:
-    async with MemoryLog() as log:
-        records = made([1.0, 1.0, 1.0, 9.0])
-        await stored(log, records, "running")
-        seen: list[Record] = []
-        time = HistoricalScheduler()
-        subscription = replay(log, RUN, speed=speed, scheduler=time).subscribe(seen.append)
-        await settle()
-        assert log.followers.runs == (RUN,)
-        subscription.dispose()
-        await settle()
-        time.start()
-        assert (log.followers.runs, len(seen)) == ((), 3 if speed else 4)
-        # Also from within.
-        assert await all_of(replay(log, RUN, speed=speed).pipe(ops.take(2))) == records[:2]
-        await settle()
-        assert log.followers.runs == ()
+async def test_a_disposed_replay_stops_reading(speed: float, log: MemoryLog) -> None:
+    records = made([1.0, 1.0, 1.0, 9.0])
+    await stored(log, records, "running")
+    seen: list[Record] = []
+    time = HistoricalScheduler()
+    subscription = replay(log, RUN, speed=speed, scheduler=time).subscribe(seen.append)
+    await settle()
+    assert log.followers.runs == (RUN,)
+    subscription.dispose()
+    await settle()
+    time.start()
+    assert (log.followers.runs, len(seen)) == ((), 3 if speed else 4)
+    # Also from within.
+    assert await all_of(replay(log, RUN, speed=speed).pipe(ops.take(2))) == records[:2]
+    await settle()
+    assert log.followers.runs == ()
 
 
-async def test_what_cannot_be_read_is_an_error() -> None:
-    async with MemoryLog() as log:
-        with pytest.raises(LogError, match="no run"):
-            await all_of(log.records("run-9"))
-        claim = await stored(log, made([1.0, 1.0, 1.0]), "running")
-        damaged = entries_of(made([1.0], first=4, event=TurnStop()), claim.epoch)
-        await log.append(claim, damaged, after=3)
-        log._runs[RUN].entries.pop(1)  # pyright: ignore[reportPrivateUsage]
-        with pytest.raises(LogError, match="record 3 is missing"):
-            await all_of(log.records(RUN))
-        await log.release(claim)
-        following = asyncio.create_task(all_of(log.records(RUN, after=4)))
-        await settle()
-        await log.delete(RUN)
-        with pytest.raises(LogError, match="no run"):
-            await following
-        with pytest.raises(LocalProtocolError, match="speed"):
-            replay(log, RUN, speed=-1)
+async def test_what_cannot_be_read_is_an_error(log: MemoryLog) -> None:
+    with pytest.raises(LogError, match="no run"):
+        await all_of(log.records("run-9"))
+    claim = await stored(log, made([1.0, 1.0, 1.0]), "running")
+    damaged = entries_of(made([1.0], first=4, event=TurnStop()), claim.epoch)
+    await log.append(claim, damaged, after=3)
+    log._runs[RUN].entries.pop(1)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(LogError, match="record 3 is missing"):
+        await all_of(log.records(RUN))
+    await log.release(claim)
+    following = asyncio.create_task(all_of(log.records(RUN, after=4)))
+    await settle()
+    await log.delete(RUN)
+    with pytest.raises(LogError, match="no run"):
+        await following
+    with pytest.raises(LocalProtocolError, match="speed"):
+        replay(log, RUN, speed=-1)
 
 
 @pytest.mark.parametrize("speed", [0, 1.0])
-async def test_what_an_observer_raises_goes_to_the_one_that_pushed(speed: float) -> None:
-    async with MemoryLog() as log:
-        await stored(log, made([1.0, 5.0]), "running")
-        raised: list[object] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
-        time = HistoricalScheduler()
+async def test_what_an_observer_raises_goes_to_the_one_that_pushed(speed: float, log: MemoryLog) -> None:
+    await stored(log, made([1.0, 5.0]), "running")
+    raised: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+    time = HistoricalScheduler()
 
-        def fail(record: Record) -> None:
-            if record.seq == 2:
-                raise ValueError("no")
+    def fail(record: Record) -> None:
+        if record.seq == 2:
+            raise ValueError("no")
 
-        replay(log, RUN, speed=speed, scheduler=time).subscribe(fail)
-        await settle()
-        if speed:
-            with pytest.raises(ValueError, match="no"):
-                time.start()
-        await settle()
-        loop.set_exception_handler(None)
-        assert [type(error) for error in raised] == ([] if speed else [ValueError])
-        assert log.followers.runs == ()
+    replay(log, RUN, speed=speed, scheduler=time).subscribe(fail)
+    await settle()
+    if speed:
+        with pytest.raises(ValueError, match="no"):
+            time.start()
+    await settle()
+    loop.set_exception_handler(None)
+    assert [type(error) for error in raised] == ([] if speed else [ValueError])
+    assert log.followers.runs == ()
 
 
 @tool
@@ -268,38 +264,36 @@ async def run_of(log: EventLog, text: str) -> Any:
     return run
 
 
-async def test_operators_work_on_stored_runs() -> None:
-    async with MemoryLog() as log:
-        one, other = await run_of(log, "Nothing."), await run_of(log, "Something.")
-        both = merge_runs([log.records(one.id), log.records(other.id)])
+async def test_operators_work_on_stored_runs(log: MemoryLog) -> None:
+    one, other = await run_of(log, "Nothing."), await run_of(log, "Something.")
+    both = merge_runs([log.records(one.id), log.records(other.id)])
 
-        def run_name(record: Record) -> str:
-            return record.run_id
+    def run_name(record: Record) -> str:
+        return record.run_id
 
-        def count(group: GroupedObservable[str, Record]) -> Observable[tuple[str, int]]:
-            def named(number: int) -> tuple[str, int]:
-                return group.key, number
+    def count(group: GroupedObservable[str, Record]) -> Observable[tuple[str, int]]:
+        def named(number: int) -> tuple[str, int]:
+            return group.key, number
 
-            return group.pipe(ops.count(), ops.map(named))
+        return group.pipe(ops.count(), ops.map(named))
 
-        grouped: Any = ops.group_by(run_name)
-        counted = both.pipe(grouped, ops.flat_map(count), ops.to_list())
-        assert dict(await counted) == {one.id: one.last_seq, other.id: other.last_seq}
-        ends = await log.records(one.id).pipe(events_of(), only(ToolStop), ops.to_list())
-        assert [stop.result and stop.result.text for stop in ends] == ["saw 1"]
+    grouped: Any = ops.group_by(run_name)
+    counted = both.pipe(grouped, ops.flat_map(count), ops.to_list())
+    assert dict(await counted) == {one.id: one.last_seq, other.id: other.last_seq}
+    ends = await log.records(one.id).pipe(events_of(), only(ToolStop), ops.to_list())
+    assert [stop.result and stop.result.text for stop in ends] == ["saw 1"]
 
 
-async def test_a_stored_run_is_folded_again_with_a_new_operator() -> None:
+async def test_a_stored_run_is_folded_again_with_a_new_operator(log: MemoryLog) -> None:
     """The state that the run had, and a number that nobody had thought of when it ran."""
 
     def longest(most: int, record: Record) -> int:
         return max(most, len(record.event.text) if isinstance(record.event, TextDelta) else 0)
 
-    async with MemoryLog() as log:
-        run = await run_of(log, "Nothing.")
-        again = log.records(run.id).pipe(ops.reduce(step_run, RunState()))
-        assert await again == run.state
-        assert await replay(log, run.id, speed=1000).pipe(ops.reduce(longest, 0)) == 4
+    run = await run_of(log, "Nothing.")
+    again = log.records(run.id).pipe(ops.reduce(step_run, RunState()))
+    assert await again == run.state
+    assert await replay(log, run.id, speed=1000).pipe(ops.reduce(longest, 0)) == 4
 
 
 class Raising(ObserverBase[Record]):
@@ -315,14 +309,13 @@ class Raising(ObserverBase[Record]):
         raise ValueError("at the end")
 
 
-async def test_what_an_observer_raises_at_the_end_is_reported() -> None:
-    async with MemoryLog() as log:
-        await stored(log, made([1.0], event=RunStop()))
-        raised: list[str] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: raised.append(str(context["exception"])))
-        log.records(RUN).subscribe(Raising())
-        log.records("run-9").subscribe(Raising())
-        await settle()
-        loop.set_exception_handler(None)
-        assert sorted(raised) == ["at the end", "the log has no run 'run-9'"]
+async def test_what_an_observer_raises_at_the_end_is_reported(log: MemoryLog) -> None:
+    await stored(log, made([1.0], event=RunStop()))
+    raised: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: raised.append(str(context["exception"])))
+    log.records(RUN).subscribe(Raising())
+    log.records("run-9").subscribe(Raising())
+    await settle()
+    loop.set_exception_handler(None)
+    assert sorted(raised) == ["at the end", "the log has no run 'run-9'"]

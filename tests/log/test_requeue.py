@@ -91,30 +91,31 @@ async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -
         await Bank().worker(log).recover(run)
 
 
-async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> None:
+async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part(
+    log: MemoryLog,
+) -> None:
     """And the cancellation, taken or not, does not cancel it again.
 
     A watcher in another process sees the whole sequence.
     """
-    async with MemoryLog() as log:
-        model = ScriptedModel([say("An old silent pond.")], delay=0.001)
-        begun = Worker(model, log=log).run("A haiku!")
-        await begun.events.pipe(only(TextDelta), ops.first())
-        await log.send(begun.id, Command("cancel", {"reason": "lunch"}))
-        with pytest.raises(RunCancelledError):
-            await begun
-        await log.requeue(begun.id)
-        result = await (await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id).started())
-        assert isinstance(result, Finished)
-        assert [message.text for message in result.conversation.messages] == ["A haiku!", "A frog jumps in."]
-        replica = Replica(log, begun.id)
-        await replica.ended()
-        assert replica.state.status == "finished"
-        view = RunView()
-        for record in await stored(log, begun.id):
-            view.step(record)
-        assert view.state == replica.state
-        assert isinstance(view.end, ViewFinish)
+    model = ScriptedModel([say("An old silent pond.")], delay=0.001)
+    begun = Worker(model, log=log).run("A haiku!")
+    await begun.events.pipe(only(TextDelta), ops.first())
+    await log.send(begun.id, Command("cancel", {"reason": "lunch"}))
+    with pytest.raises(RunCancelledError):
+        await begun
+    await log.requeue(begun.id)
+    result = await (await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id).started())
+    assert isinstance(result, Finished)
+    assert [message.text for message in result.conversation.messages] == ["A haiku!", "A frog jumps in."]
+    replica = Replica(log, begun.id)
+    await replica.ended()
+    assert replica.state.status == "finished"
+    view = RunView()
+    for record in await stored(log, begun.id):
+        view.step(record)
+    assert view.state == replica.state
+    assert isinstance(view.end, ViewFinish)
 
 
 async def test_only_an_aborted_run_that_is_not_nested_is_put_back() -> None:

@@ -264,17 +264,16 @@ async def test_runs_that_begin_and_go_while_the_list_is_read(monkeypatch: pytest
         ]
 
 
-async def test_only_wanted_runs_come_and_each_as_soon_as_it_is_wanted() -> None:
-    async with MemoryLog() as log:
-        await store(log, "cheap", cost=0.1)
-        await store(log, "dear", cost=2.0)
-        found = ids(log.runs(where=lambda info: (info.row.cost or 0) > 1))
-        claim = await log.claim("grows", create=True, row=RunRow(cost=0.5))
-        last = await append(log, claim, 0, [START], RunRow(cost=0.5))
-        await until(lambda: found == ["dear"])
-        await append(log, claim, last, [TurnStart()], RunRow(cost=1.5))
-        await until(lambda: found == ["dear", "grows"])
-        assert (await log.info("cheap")) is not None
+async def test_only_wanted_runs_come_and_each_as_soon_as_it_is_wanted(log: MemoryLog) -> None:
+    await store(log, "cheap", cost=0.1)
+    await store(log, "dear", cost=2.0)
+    found = ids(log.runs(where=lambda info: (info.row.cost or 0) > 1))
+    claim = await log.claim("grows", create=True, row=RunRow(cost=0.5))
+    last = await append(log, claim, 0, [START], RunRow(cost=0.5))
+    await until(lambda: found == ["dear"])
+    await append(log, claim, last, [TurnStart()], RunRow(cost=1.5))
+    await until(lambda: found == ["dear", "grows"])
+    assert (await log.info("cheap")) is not None
 
 
 async def test_runs_since_a_time() -> None:
@@ -289,47 +288,44 @@ async def test_runs_since_a_time() -> None:
         assert found == ["run-200", "run-300", "run-400"]
 
 
-async def test_a_run_that_is_put_back_comes_again_with_what_follows() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1", RunAbort("cancel", "lost"), status="aborted")
-        numbers: dict[int, list[int]] = defaultdict(list)
+async def test_a_run_that_is_put_back_comes_again_with_what_follows(log: MemoryLog) -> None:
+    await store(log, "run-1", RunAbort("cancel", "lost"), status="aborted")
+    numbers: dict[int, list[int]] = defaultdict(list)
 
-        def on_next(run: StoredRun) -> None:
-            own = numbers[len(numbers)]
-            run.records.subscribe(lambda record: own.append(record.seq))
+    def on_next(run: StoredRun) -> None:
+        own = numbers[len(numbers)]
+        run.records.subscribe(lambda record: own.append(record.seq))
 
-        log.runs().subscribe(on_next)
-        await until(lambda: numbers[0] == [1, 2] if numbers else False)
-        await log.requeue("run-1")
-        await until(lambda: len(numbers) == 2 and numbers[1] == [3])
-        assert numbers[0] == [1, 2]
+    log.runs().subscribe(on_next)
+    await until(lambda: numbers[0] == [1, 2] if numbers else False)
+    await log.requeue("run-1")
+    await until(lambda: len(numbers) == 2 and numbers[1] == [3])
+    assert numbers[0] == [1, 2]
 
 
-async def test_records_after_a_number_and_of_several_subscribers() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1", *[TurnStart()] * 5)
-        run = await log.runs().pipe(ops.first())
-        assert (run.id, run.info.last_seq, run.log) == ("run-1", 6, log)
-        assert repr(run) == "StoredRun('run-1', finished)"
-        for after in range(7):
-            seqs = await run.records_after(after).pipe(ops.map(_seq), ops.to_list())
-            assert seqs == [*range(after + 1, 7)]
-        assert await run.records.pipe(ops.count()) == 6
+async def test_records_after_a_number_and_of_several_subscribers(log: MemoryLog) -> None:
+    await store(log, "run-1", *[TurnStart()] * 5)
+    run = await log.runs().pipe(ops.first())
+    assert (run.id, run.info.last_seq, run.log) == ("run-1", 6, log)
+    assert repr(run) == "StoredRun('run-1', finished)"
+    for after in range(7):
+        seqs = await run.records_after(after).pipe(ops.map(_seq), ops.to_list())
+        assert seqs == [*range(after + 1, 7)]
+    assert await run.records.pipe(ops.count()) == 6
 
 
 def _seq(record: Record) -> int:
     return record.seq
 
 
-async def test_a_run_that_was_deleted_completes() -> None:
-    async with MemoryLog() as log:
-        await store(log, "run-1")
-        run = await log.runs().pipe(ops.first())
-        await log.delete("run-1")
-        assert await run.records.pipe(ops.count()) == 0
+async def test_a_run_that_was_deleted_completes(log: MemoryLog) -> None:
+    await store(log, "run-1")
+    run = await log.runs().pipe(ops.first())
+    await log.delete("run-1")
+    assert await run.records.pipe(ops.count()) == 0
 
 
-async def test_nothing_of_nested_runs_and_forks_counts_twice() -> None:
+async def test_nothing_of_nested_runs_and_forks_counts_twice(log: MemoryLog) -> None:
     def answers(records: Sequence[Record]) -> int:
         return sum(isinstance(record.event, RunStop) for record in records)
 
@@ -338,38 +334,37 @@ async def test_nothing_of_nested_runs_and_forks_counts_twice() -> None:
         """Look."""
         return "nothing"
 
-    async with MemoryLog() as log:
-        scout = Worker(ScriptedModel([say("Nothing.")]), tools=[look], name="scout")
-        send = worker_tool(scout, name="send_scout", description="Look.")
-        model = ScriptedModel([call("send_scout", task="Look."), say("Nothing."), say("Again.")])
-        worker = Worker(model, tools=[send], log=log)
-        run = worker.run("?")
-        await run
-        fork = await fork_run(log, run.id, run.last_seq - 1)
-        await worker.recover(fork)
-        assert len(await log.list()) == 3  # the nested one as well
-        found: list[Record] = []
-        runs = ids(log.runs())
-        merge_runs(log.runs()).subscribe(found.append)
-        infos = {info.run_id: info.last_seq for info in await log.list()}
-        seen = Counter[str]()
+    scout = Worker(ScriptedModel([say("Nothing.")]), tools=[look], name="scout")
+    send = worker_tool(scout, name="send_scout", description="Look.")
+    model = ScriptedModel([call("send_scout", task="Look."), say("Nothing."), say("Again.")])
+    worker = Worker(model, tools=[send], log=log)
+    run = worker.run("?")
+    await run
+    fork = await fork_run(log, run.id, run.last_seq - 1)
+    await worker.recover(fork)
+    assert len(await log.list()) == 3  # the nested one as well
+    found: list[Record] = []
+    runs = ids(log.runs())
+    merge_runs(log.runs()).subscribe(found.append)
+    infos = {info.run_id: info.last_seq for info in await log.list()}
+    seen = Counter[str]()
 
-        def is_whole() -> bool:
-            seen.update(record.run_id for record in found[seen.total() :])
-            lasts = {record.run_id: record.seq for record in found}
-            return lasts == {each: infos[each] for each in (run.id, fork)}
+    def is_whole() -> bool:
+        seen.update(record.run_id for record in found[seen.total() :])
+        lasts = {record.run_id: record.seq for record in found}
+        return lasts == {each: infos[each] for each in (run.id, fork)}
 
-        await until(is_whole)
-        assert sorted(runs) == sorted([run.id, fork])
-        of_fork = [record for record in found if record.run_id == fork]
-        assert isinstance(of_fork[0].event, Fork)
-        assert of_fork[0].seq == run.last_seq
-        assert seen[run.id] == run.last_seq
-        whole = [each async for each in log.read(fork)]
-        assert whole[0].first == 1
-        [again] = [each for each in await _all(log) if each.id == fork]
-        assert await again.records_after(0).pipe(ops.map(_seq), ops.first()) == 1
-        assert answers([record for record in found if record.path]) == 1
+    await until(is_whole)
+    assert sorted(runs) == sorted([run.id, fork])
+    of_fork = [record for record in found if record.run_id == fork]
+    assert isinstance(of_fork[0].event, Fork)
+    assert of_fork[0].seq == run.last_seq
+    assert seen[run.id] == run.last_seq
+    whole = [each async for each in log.read(fork)]
+    assert whole[0].first == 1
+    [again] = [each for each in await _all(log) if each.id == fork]
+    assert await again.records_after(0).pipe(ops.map(_seq), ops.first()) == 1
+    assert answers([record for record in found if record.path]) == 1
 
 
 async def _all(log: EventLog) -> list[StoredRun]:
@@ -418,55 +413,52 @@ async def test_the_runs_end_with_the_log_and_with_an_error_of_the_caller() -> No
     assert ended[1] == "completed"
 
 
-async def test_an_observer_that_raises_ends_its_subscription_alone() -> None:
+async def test_an_observer_that_raises_ends_its_subscription_alone(log: MemoryLog) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    async with MemoryLog() as log:
-        await store(log, "run-1")
+    await store(log, "run-1")
 
-        def on_next(run: StoredRun) -> None:
-            raise ZeroDivisionError(run.id)
+    def on_next(run: StoredRun) -> None:
+        raise ZeroDivisionError(run.id)
 
-        log.runs().subscribe(on_next)
-        other = ids(log.runs())
-        await until(lambda: reported)
-        await store(log, "run-2")
-        await until(lambda: len(other) == 2)
-        assert [str(each["exception"]) for each in reported] == ["run-1"]
-
-
-async def test_a_run_that_cannot_be_read_does_not_hide_the_others() -> None:
-    async with MemoryLog() as log:
-        for n in range(3):
-            await store(log, f"run-{n}")
-        held: Any = log
-        entries = held._runs["run-1"].entries
-        entries[0] = replace(entries[0], body=b"{}")
-        reader = Reader(log)
-        await until(lambda: reader.last["run-2"] and reader.failed)
-        assert isinstance(reader.failed[0], LogError)
+    log.runs().subscribe(on_next)
+    other = ids(log.runs())
+    await until(lambda: reported)
+    await store(log, "run-2")
+    await until(lambda: len(other) == 2)
+    assert [str(each["exception"]) for each in reported] == ["run-1"]
 
 
-async def test_a_run_that_is_put_back_while_its_reader_finds_its_end_has_no_gap() -> None:
-    async with MemoryLog() as log:
-        claim = await log.claim("run-1", create=True)
-        last = await append(log, claim, 0, [START])
-        seen: list[Record] = []
-        runs: list[Any] = []
-        log.runs().subscribe(runs.append)
-        merge_runs(log.runs().pipe(ops.do_action(runs.append))).subscribe(seen.append)
-        await until(lambda: len(seen) == 1 and len(runs) == 2)
-        held: Any = log
-        listed = held.listed
+async def test_a_run_that_cannot_be_read_does_not_hide_the_others(log: MemoryLog) -> None:
+    for n in range(3):
+        await store(log, f"run-{n}")
+    held: Any = log
+    entries = held._runs["run-1"].entries
+    entries[0] = replace(entries[0], body=b"{}")
+    reader = Reader(log)
+    await until(lambda: reader.last["run-2"] and reader.failed)
+    assert isinstance(reader.failed[0], LogError)
 
-        async def slowly(run_id: str) -> object:
-            found = await listed(run_id)
-            if found.status == "aborted":
-                await log.requeue(run_id)
-                await until(lambda: runs[1]._part.newest == last + 2)
-            return found
 
-        held.listed = slowly
-        await append(log, claim, last, [RunAbort("cancel", "lost")], RunRow("aborted"))
-        await log.release(claim)
-        await until(lambda: [each.seq for each in seen] == [1, 2, 3])
+async def test_a_run_that_is_put_back_while_its_reader_finds_its_end_has_no_gap(log: MemoryLog) -> None:
+    claim = await log.claim("run-1", create=True)
+    last = await append(log, claim, 0, [START])
+    seen: list[Record] = []
+    runs: list[Any] = []
+    log.runs().subscribe(runs.append)
+    merge_runs(log.runs().pipe(ops.do_action(runs.append))).subscribe(seen.append)
+    await until(lambda: len(seen) == 1 and len(runs) == 2)
+    held: Any = log
+    listed = held.listed
+
+    async def slowly(run_id: str) -> object:
+        found = await listed(run_id)
+        if found.status == "aborted":
+            await log.requeue(run_id)
+            await until(lambda: runs[1]._part.newest == last + 2)
+        return found
+
+    held.listed = slowly
+    await append(log, claim, last, [RunAbort("cancel", "lost")], RunRow("aborted"))
+    await log.release(claim)
+    await until(lambda: [each.seq for each in seen] == [1, 2, 3])

@@ -127,7 +127,6 @@ def test_what_is_annotated_is_searched() -> None:
     assert text_of(records) == "".join(f"\nrating\n{each}\nWhy?\nanna" for each in shown)
 
 
-async def test_thinking_is_searched() -> None:
-    async with MemoryLog() as log:
-        await Worker(ScriptedModel([think("abyss") + say("Hello.")]), log=log).run("Hi")
-        assert [one.excerpt async for one in log.search("abyss")] == ["abyss Hello."]
+async def test_thinking_is_searched(log: MemoryLog) -> None:
+    await Worker(ScriptedModel([think("abyss") + say("Hello.")]), log=log).run("Hi")
+    assert [one.excerpt async for one in log.search("abyss")] == ["abyss Hello."]

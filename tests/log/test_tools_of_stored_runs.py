@@ -22,7 +22,6 @@ from rxworker.testing import call, say
 from rxworker.tools import Tool
 from rxworker.worker import submit, work
 from rxworker.worker.queue import end_cancelled
-from tests.log.conftest import OpenLog
 from tests.log.processes import stored
 from tests.log.test_permissions_of_runs import cut
 from tests.log.victim import ByTurn
@@ -80,13 +79,12 @@ def test_a_digest_that_an_older_version_stored_is_of_the_whole_tool() -> None:
     assert not is_same_tool(old, meta("Pay somebody."))
 
 
-async def test_a_corrected_description_does_not_strand_a_run() -> None:
-    async with MemoryLog() as log:
-        run = worker(log, pay_tool()).run("Pay.")
-        await run
-        name = await cut(log, run.id, "tool_start")
-        result = await worker(log, pay_tool("Pay the given sum.")).recover(name)
-        assert isinstance(result, Finished)
+async def test_a_corrected_description_does_not_strand_a_run(log: MemoryLog) -> None:
+    run = worker(log, pay_tool()).run("Pay.")
+    await run
+    name = await cut(log, run.id, "tool_start")
+    result = await worker(log, pay_tool("Pay the given sum.")).recover(name)
+    assert isinstance(result, Finished)
 
 
 async def queued(log: MemoryLog) -> str:
@@ -123,116 +121,110 @@ async def extended(log: MemoryLog) -> str:
 @pytest.mark.parametrize("other", [None, renamed])
 @pytest.mark.parametrize("begin", [queued, resumed, extended])
 async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
-    begin: Callable[..., Any], other: Callable[[], Tool] | None
+    begin: Callable[..., Any], other: Callable[[], Tool] | None, log: MemoryLog
 ) -> None:
-    async with MemoryLog() as log:
-        run = await begin(log)
-        lacking = worker(log, *(() if other is None else (other(),)))
-        before = await log.existing(run)
-        with pytest.raises(ConfigurationError, match="pay"):
-            await lacking.recover(run).started()
-        async with RunSource(log) as source:
-            for _ in range(3):
-                info = await source.take(wait=False)
-                if info is not None:
-                    assert await source.recover(info, lambda: lacking.recover(run).started()) is None
-                await asyncio.sleep(0.02)
-        after = await log.existing(run)
-        assert (after.last_seq, after.owner, after.epoch - before.epoch) == (before.last_seq, "", 2)
-        result = await worker(log, pay_tool()).recover(run)
-        assert isinstance(result, Finished)
-        assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["paid 3"]
+    run = await begin(log)
+    lacking = worker(log, *(() if other is None else (other(),)))
+    before = await log.existing(run)
+    with pytest.raises(ConfigurationError, match="pay"):
+        await lacking.recover(run).started()
+    async with RunSource(log) as source:
+        for _ in range(3):
+            info = await source.take(wait=False)
+            if info is not None:
+                assert await source.recover(info, lambda: lacking.recover(run).started()) is None
+            await asyncio.sleep(0.02)
+    after = await log.existing(run)
+    assert (after.last_seq, after.owner, after.epoch - before.epoch) == (before.last_seq, "", 2)
+    result = await worker(log, pay_tool()).recover(run)
+    assert isinstance(result, Finished)
+    assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["paid 3"]
 
 
-async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_tools() -> None:
-    async with MemoryLog() as log:
-        paused = await pause_of(worker(log, pay_tool(requires_approval=True)).run("Pay."))
-        with pytest.raises(ConfigurationError, match="lacks pay"):
-            await worker(log).decide(paused.run_id).started()
-        assert await log.sent(paused.run_id) == []
-        await log.send(paused.run_id, decide_command(paused, Decided(None)))
-        ended = asyncio.get_running_loop().create_future()
+async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_tools(log: MemoryLog) -> None:
+    paused = await pause_of(worker(log, pay_tool(requires_approval=True)).run("Pay."))
+    with pytest.raises(ConfigurationError, match="lacks pay"):
+        await worker(log).decide(paused.run_id).started()
+    assert await log.sent(paused.run_id) == []
+    await log.send(paused.run_id, decide_command(paused, Decided(None)))
+    ended = asyncio.get_running_loop().create_future()
 
-        def finish(each: asyncio.Future[Any]) -> None:
-            ended.set_result(each.result())
+    def finish(each: asyncio.Future[Any]) -> None:
+        ended.set_result(each.result())
 
-        def begun(run: Any) -> None:
-            asyncio.ensure_future(run).add_done_callback(finish)
+    def begun(run: Any) -> None:
+        asyncio.ensure_future(run).add_done_callback(finish)
 
-        async with asyncio.timeout(60):
-            tasks = [
-                asyncio.create_task(work(log, lambda _: worker(None), on_run=begun)),
-                asyncio.create_task(work(log, lambda _: worker(None, pay_tool()), on_run=begun)),
-            ]
-            result = await ended
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["paid 3"]
+    async with asyncio.timeout(60):
+        tasks = [
+            asyncio.create_task(work(log, lambda _: worker(None), on_run=begun)),
+            asyncio.create_task(work(log, lambda _: worker(None, pay_tool()), on_run=begun)),
+        ]
+        result = await ended
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["paid 3"]
 
 
-async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> None:
+async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model(log: MemoryLog) -> None:
     """The model has made its name up."""
-    async with MemoryLog() as log:
-        replies = [call("pay", euros=3) + call("fly", to="Mars"), say("Done.")]
-        first = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
-        paused = await pause_of(first.run("Pay."))
-        other = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
-        result = await other.decide(paused.run_id)
-        texts = [r.text for m in result.conversation.messages for r in m.tool_results]
-        assert texts[0] == "paid 3"
-        assert "fly" in texts[1]
+    replies = [call("pay", euros=3) + call("fly", to="Mars"), say("Done.")]
+    first = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
+    paused = await pause_of(first.run("Pay."))
+    other = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
+    result = await other.decide(paused.run_id)
+    texts = [r.text for m in result.conversation.messages for r in m.tool_results]
+    assert texts[0] == "paid 3"
+    assert "fly" in texts[1]
 
 
 @pytest.mark.parametrize("kind", ["run_start", "tool_start"])
-async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_tools(kind: str) -> None:
-    async with MemoryLog() as log:
-        run = worker(log, pay_tool()).run("Pay.")
-        await run
-        name = await cut(log, run.id, kind)
-        recovered = await worker(log, pay_tool()).recover(name).started()
-        await recovered.cancel()
-        await log.requeue(name)
-        await log.send(name, Command("cancel", {"reason": "enough"}))
-        await end_cancelled(log, name)
-        info = await log.existing(name)
-        assert (info.status, info.owner, info.row.cause) == ("aborted", "", "cancel")
+async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_tools(kind: str, log: MemoryLog) -> None:
+    run = worker(log, pay_tool()).run("Pay.")
+    await run
+    name = await cut(log, run.id, kind)
+    recovered = await worker(log, pay_tool()).recover(name).started()
+    await recovered.cancel()
+    await log.requeue(name)
+    await log.send(name, Command("cancel", {"reason": "enough"}))
+    await end_cancelled(log, name)
+    info = await log.existing(name)
+    assert (info.status, info.owner, info.row.cause) == ("aborted", "", "cancel")
 
 
-async def test_a_fork_by_a_worker_that_lacks_a_tool_stores_nothing() -> None:
-    async with MemoryLog() as log:
-        run = worker(log, pay_tool()).run("Pay.")
-        await run
-        with pytest.raises(ConfigurationError, match="pay"):
-            await worker(log).fork(run.id, run.last_seq - 1)
-        assert [info.run_id for info in await log.list()] == [run.id]
+async def test_a_fork_by_a_worker_that_lacks_a_tool_stores_nothing(log: MemoryLog) -> None:
+    run = worker(log, pay_tool()).run("Pay.")
+    await run
+    with pytest.raises(ConfigurationError, match="pay"):
+        await worker(log).fork(run.id, run.last_seq - 1)
+    assert [info.run_id for info in await log.list()] == [run.id]
 
 
-async def test_a_run_that_was_put_back_shows_which_tools_no_process_has(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        run = worker(log, pay_tool()).run("Pay.")
-        await run.cancel()
-        await log.requeue(run.id)
-        assert (await log.existing(run.id)).row.reason == ""
-        async with asyncio.timeout(60):
-            lacking = asyncio.create_task(work(log, lambda _: worker(None)))
-            async for _ in log.changes(every=0.0):
-                if (await log.existing(run.id)).row.reason:
-                    break
-            waiting = await log.existing(run.id)
-            assert waiting.status == "queued"
-            assert waiting.row.reason == (
-                f"{run.id} cannot be continued by a worker that lacks pay: "
-                "start one with the tools that the run was started with"
-            )
-            replica = Replica(log, run.id)
-            having = asyncio.create_task(work(log, lambda _: worker(None, pay_tool())))
-            while (await log.existing(run.id)).status == "queued":  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-            assert (await log.existing(run.id)).row.reason == ""
-            await replica.ended()
-            for task in (lacking, having):
-                task.cancel()
-            await asyncio.wait([lacking, having])
-            replica.close()
-        assert (await log.existing(run.id)).row.reason == ""
+async def test_a_run_that_was_put_back_shows_which_tools_no_process_has(store: EventLog) -> None:
+    run = worker(store, pay_tool()).run("Pay.")
+    await run.cancel()
+    await store.requeue(run.id)
+    assert (await store.existing(run.id)).row.reason == ""
+    async with asyncio.timeout(60):
+        lacking = asyncio.create_task(work(store, lambda _: worker(None)))
+        async for _ in store.changes(every=0.0):
+            if (await store.existing(run.id)).row.reason:
+                break
+        waiting = await store.existing(run.id)
+        assert waiting.status == "queued"
+        assert waiting.row.reason == (
+            f"{run.id} cannot be continued by a worker that lacks pay: "
+            "start one with the tools that the run was started with"
+        )
+        replica = Replica(store, run.id)
+        having = asyncio.create_task(work(store, lambda _: worker(None, pay_tool())))
+        while (await store.existing(run.id)).status == "queued":  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert (await store.existing(run.id)).row.reason == ""
+        await replica.ended()
+        for task in (lacking, having):
+            task.cancel()
+        await asyncio.wait([lacking, having])
+        replica.close()
+    assert (await store.existing(run.id)).row.reason == ""

@@ -70,16 +70,15 @@ def test_a_verb_in_a_script_plays_the_run_in_virtual_time(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", BEGIN)
-async def test_a_verb_returns_a_run_at_once_and_the_entry_for_scripts_refuses_a_loop(verb: str) -> None:
-    async with MemoryLog() as log:
-        worker = worker_with_rest("decide", log)
-        paused = await worker.run("Rest")
-        session = worker.new_session(Conversation())
-        with pytest.raises(LocalProtocolError, match=rf"await worker\.{verb}"):
-            BEGIN[verb](partial(session.in_script, getattr(session, verb)), paused)
-        run = BEGIN[verb](getattr(session, verb), paused)
-        assert isinstance(run, Run)
-        await run.cancel()
+async def test_a_verb_returns_a_run_at_once_and_the_entry_for_scripts_refuses_a_loop(verb: str, log: MemoryLog) -> None:
+    worker = worker_with_rest("decide", log)
+    paused = await worker.run("Rest")
+    session = worker.new_session(Conversation())
+    with pytest.raises(LocalProtocolError, match=rf"await worker\.{verb}"):
+        BEGIN[verb](partial(session.in_script, getattr(session, verb)), paused)
+    run = BEGIN[verb](getattr(session, verb), paused)
+    assert isinstance(run, Run)
+    await run.cancel()
 
 
 def test_the_entry_for_scripts_refuses_what_begins_no_run() -> None:

@@ -205,57 +205,54 @@ async def test_several_waits_of_one_call_keep_their_results_in_order(
 
 
 async def test_neither_a_clock_that_is_set_nor_a_second_process_wakes_early_or_twice(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: EventLog
 ) -> None:
     shop = Shop({"at": datetime.fromtimestamp(time.time() + HOUR, UTC)})
-    async with open_store() as log:
-        run = await shop.begin(log)
-        async with RunSource(log) as source, RunSource(log) as second:
-            for step in (0.0, -2 * HOUR, 0.9 * HOUR):
-                set_clock(monkeypatch, step)
-                assert await source.take(wait=False) is None
-                assert await second.take(wait=False) is None
-                monkeypatch.undo()
-            assert await log.sent(run) == []
-            set_clock(monkeypatch, HOUR + 1)
-            taken = await asyncio.gather(source.take(wait=False), second.take(wait=False))
-            assert [one and one.run_id for one in taken] == [run] * 2
-            assert len(await log.sent(run)) == 1
-            monkeypatch.undo()  # a process whose clock is behind goes on with what was decided
-        async with working(log, shop), working(log, shop):
-            await end_of_last(log, resumed_id(run))
-        assert shop.ended == [[None]]
+    run = await shop.begin(store)
+    async with RunSource(store) as source, RunSource(store) as second:
+        for step in (0.0, -2 * HOUR, 0.9 * HOUR):
+            set_clock(monkeypatch, step)
+            assert await source.take(wait=False) is None
+            assert await second.take(wait=False) is None
+            monkeypatch.undo()
+        assert await store.sent(run) == []
+        set_clock(monkeypatch, HOUR + 1)
+        taken = await asyncio.gather(source.take(wait=False), second.take(wait=False))
+        assert [one and one.run_id for one in taken] == [run] * 2
+        assert len(await store.sent(run)) == 1
+        monkeypatch.undo()  # a process whose clock is behind goes on with what was decided
+    async with working(store, shop), working(store, shop):
+        await end_of_last(store, resumed_id(run))
+    assert shop.ended == [[None]]
 
 
-async def test_a_message_alone_wakes_nothing_and_no_limit_of_runs_deletes_what_waits() -> None:
+async def test_a_message_alone_wakes_nothing_and_no_limit_of_runs_deletes_what_waits(log: MemoryLog) -> None:
     shop = Shop({"at": HOUR, "signal": "paid"})
-    async with MemoryLog() as log:
-        run = await shop.begin(log)
-        due = (await log.existing(run)).row.due
-        worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
-        again = worker.decide(run, {}, add=[Message.user("How is it?")])
-        assert (await pause_of(again)).hook == UNTIL
-        assert (await log.existing(again.id)).row.due == due
-        assert await log.prune(max_runs=0) == [run]
-        await log.wake(again.id)
-        async with working(log, shop):
-            replica = await end_of_last(log, f"{run}~3")
-        assert shop.ended == [[None]]
-        assert [m.text for m in replica.state.conversation.messages if m.text] == ["Ship it.", "How is it?", "Done."]
+    run = await shop.begin(log)
+    due = (await log.existing(run)).row.due
+    worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
+    again = worker.decide(run, {}, add=[Message.user("How is it?")])
+    assert (await pause_of(again)).hook == UNTIL
+    assert (await log.existing(again.id)).row.due == due
+    assert await log.prune(max_runs=0) == [run]
+    await log.wake(again.id)
+    async with working(log, shop):
+        replica = await end_of_last(log, f"{run}~3")
+    assert shop.ended == [[None]]
+    assert [m.text for m in replica.state.conversation.messages if m.text] == ["Ship it.", "How is it?", "Done."]
 
 
 @pytest.mark.parametrize("is_signalled", [False, True])
-async def test_a_copy_of_a_run_that_waits_is_woken_for_itself(is_signalled: bool) -> None:
+async def test_a_copy_of_a_run_that_waits_is_woken_for_itself(is_signalled: bool, log: MemoryLog) -> None:
     shop = Shop({"at": HOUR, "signal": "paid"})
-    async with MemoryLog() as log:
-        run = await shop.begin(log)
-        copy = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log).fork(run, (await log.existing(run)).last_seq)
-        assert (await pause_of(copy)).hook == UNTIL
-        async with working(log, shop):
-            await (log.signal(copy.id, "paid", "yes") if is_signalled else log.wake(copy.id))
-            await end_of_last(log, resumed_id(copy.id))
-        assert shop.ended == [["yes" if is_signalled else None]]
-        assert await log.info(resumed_id(run)) is None
+    run = await shop.begin(log)
+    copy = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log).fork(run, (await log.existing(run)).last_seq)
+    assert (await pause_of(copy)).hook == UNTIL
+    async with working(log, shop):
+        await (log.signal(copy.id, "paid", "yes") if is_signalled else log.wake(copy.id))
+        await end_of_last(log, resumed_id(copy.id))
+    assert shop.ended == [["yes" if is_signalled else None]]
+    assert await log.info(resumed_id(run)) is None
 
 
 async def test_a_run_that_is_queued_for_later_is_woken(open_store: OpenLog) -> None:
@@ -289,63 +286,60 @@ async def test_no_door_takes_a_wait_for_a_decision() -> None:
 
 
 @pytest.mark.parametrize("decision", [Deny("Not any more."), None])
-async def test_a_person_ends_what_waits(decision: Deny | None) -> None:
+async def test_a_person_ends_what_waits(decision: Deny | None, log: MemoryLog) -> None:
     shop = Shop({"signal": "paid"})
-    async with MemoryLog() as log:
-        run = await shop.begin(log)
-        worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
-        if decision is None:
-            await log.delete(run)
-            with pytest.raises(Exception, match="no run"):
-                await log.signal(run, "paid")
-            return
-        ended = await worker.decide(run, {"call_1_1": decision})
-        assert isinstance(ended, Finished)
-        assert ended.conversation.messages[2].tool_results[0].text == "Not any more."
-        with pytest.raises(RunStatusError, match="waits for no moment"):
-            await log.wake(f"{run}~2")
+    run = await shop.begin(log)
+    worker = Worker(ScriptedModel(["Done."]), tools=shop.tools, log=log)
+    if decision is None:
+        await log.delete(run)
+        with pytest.raises(Exception, match="no run"):
+            await log.signal(run, "paid")
+        return
+    ended = await worker.decide(run, {"call_1_1": decision})
+    assert isinstance(ended, Finished)
+    assert ended.conversation.messages[2].tool_results[0].text == "Not any more."
+    with pytest.raises(RunStatusError, match="waits for no moment"):
+        await log.wake(f"{run}~2")
 
 
-async def test_a_call_that_was_approved_waits_without_another_approval() -> None:
+async def test_a_call_that_was_approved_waits_without_another_approval(log: MemoryLog) -> None:
     shop = Shop({"signal": "paid"}, requires_approval=True)
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools, log=log)
-        paused = await pause_of(worker.run("Ship it."))
-        assert paused.hook == "requires_approval"
-        waits = worker.resume(paused)
-        assert (await pause_of(waits)).hook == UNTIL
-        await log.signal(waits.id, "paid", "yes")
-        async with working(log, shop):
-            await end_of_last(log, resumed_id(waits.id))
-        assert shop.ended == [["yes"]]
+    worker = Worker(ScriptedModel([call("ship"), "Done."]), tools=shop.tools, log=log)
+    paused = await pause_of(worker.run("Ship it."))
+    assert paused.hook == "requires_approval"
+    waits = worker.resume(paused)
+    assert (await pause_of(waits)).hook == UNTIL
+    await log.signal(waits.id, "paid", "yes")
+    async with working(log, shop):
+        await end_of_last(log, resumed_id(waits.id))
+    assert shop.ended == [["yes"]]
 
 
 @pytest.mark.parametrize("is_inside", [False, True])
-async def test_runs_inside_wait_each_for_its_own(is_inside: bool) -> None:
+async def test_runs_inside_wait_each_for_its_own(is_inside: bool, log: MemoryLog) -> None:
     """Two calls have runs inside, of which one waits for a signal and the other for a moment.
 
     The signal may be given to the run inside.
     """
-    async with MemoryLog() as log:
-        shops = {"soon": Shop({"signal": "paid"}), "late": Shop({"at": HOUR})}
-        inner = [Worker(ScriptedModel([call("ship"), "It is sent."]), tools=shop.tools) for shop in shops.values()]
-        tools = [worker_tool(one, name=name, description=name) for one, name in zip(inner, shops, strict=True)]
-        asks = call("soon", task="Ship.") + call("late", task="Ship.")
-        worker = Worker(ScriptedModel([asks, "All are sent."]), tools=tools, log=log)
-        run = worker.run("Ship both.")
-        assert (await pause_of(run)).hook == "nested"
-        info = await log.existing(run.id)
-        assert (bool(info.row.due), info.row.awaits) == (True, "command")
-        assert await log.prune(max_age=0.0, max_runs=0) == []  # the runs inside neither
-        async with working(log, lambda _: worker):
-            inside = next(one.run_id for one in await log.list() if one.row.outer and one.row.awaits)
-            await log.signal(inside if is_inside else run.id, "paid", "yes")
-            await end_of_last(log, resumed_id(run.id))
-            assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [])
-            await log.wake(resumed_id(run.id))
-            replica = await end_of_last(log, f"{run.id}~3")
-        assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [[None]])
-        assert replica.state.conversation.messages[-1].text == "All are sent."
+    shops = {"soon": Shop({"signal": "paid"}), "late": Shop({"at": HOUR})}
+    inner = [Worker(ScriptedModel([call("ship"), "It is sent."]), tools=shop.tools) for shop in shops.values()]
+    tools = [worker_tool(one, name=name, description=name) for one, name in zip(inner, shops, strict=True)]
+    asks = call("soon", task="Ship.") + call("late", task="Ship.")
+    worker = Worker(ScriptedModel([asks, "All are sent."]), tools=tools, log=log)
+    run = worker.run("Ship both.")
+    assert (await pause_of(run)).hook == "nested"
+    info = await log.existing(run.id)
+    assert (bool(info.row.due), info.row.awaits) == (True, "command")
+    assert await log.prune(max_age=0.0, max_runs=0) == []  # the runs inside neither
+    async with working(log, lambda _: worker):
+        inside = next(one.run_id for one in await log.list() if one.row.outer and one.row.awaits)
+        await log.signal(inside if is_inside else run.id, "paid", "yes")
+        await end_of_last(log, resumed_id(run.id))
+        assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [])
+        await log.wake(resumed_id(run.id))
+        replica = await end_of_last(log, f"{run.id}~3")
+    assert (shops["soon"].ended, shops["late"].ended) == ([["yes"]], [[None]])
+    assert replica.state.conversation.messages[-1].text == "All are sent."
 
 
 class Desk:
@@ -386,42 +380,44 @@ AROUND = {
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("point", AROUND)
-async def test_a_hook_that_waits_runs_again_and_those_before_it_do_not(point: str, is_killed: bool) -> None:
+async def test_a_hook_that_waits_runs_again_and_those_before_it_do_not(
+    point: str, is_killed: bool, log: MemoryLog
+) -> None:
     desk = Desk(point, at=HOUR, signal="paid")
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts)
-        run = worker.run("Look.")
-        paused = await pause_of(run)
-        info = await log.existing(run.id)
-        assert (paused.hook, paused.reason[:32]) == (UNTIL, "waits waits for the signal paid,")
-        assert (info.row.due > time.time(), info.row.awaits, paused.pause.required) == (True, "command", ())
-        await log.signal(run.id, "paid", {"euros": 5})
-        if is_killed:  # after the first record of the run that resumes it
-            async with RunSource(log) as source:
-                assert await source.take(wait=False)
-            resumed = await worker.recover(run.id).started()
-            await asyncio.wait([resumed.hand_over(seconds=0.0)])
-        async with working(log, desk):
-            await end_of_last(log, resumed_id(run.id))
-        # What the end of a turn has decided is not stored, so that a process that recovers the run runs all hooks.
-        again = ["first"] if is_killed and point == "on_turn_end" else []
-        at = AROUND[point].index("first")
-        assert desk.seen == [*AROUND[point][:at], *again, *AROUND[point][at:]]
+    worker = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts)
+    run = worker.run("Look.")
+    paused = await pause_of(run)
+    info = await log.existing(run.id)
+    assert (paused.hook, paused.reason[:32]) == (UNTIL, "waits waits for the signal paid,")
+    assert (info.row.due > time.time(), info.row.awaits, paused.pause.required) == (True, "command", ())
+    await log.signal(run.id, "paid", {"euros": 5})
+    if is_killed:  # after the first record of the run that resumes it
+        async with RunSource(log) as source:
+            assert await source.take(wait=False)
+        resumed = await worker.recover(run.id).started()
+        await asyncio.wait([resumed.hand_over(seconds=0.0)])
+    async with working(log, desk):
+        await end_of_last(log, resumed_id(run.id))
+    # What the end of a turn has decided is not stored, so that a process that recovers the run runs all hooks.
+    again = ["first"] if is_killed and point == "on_turn_end" else []
+    at = AROUND[point].index("first")
+    assert desk.seen == [*AROUND[point][:at], *again, *AROUND[point][at:]]
 
 
-async def test_a_hook_waits_for_a_moment_and_at_two_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_waits_for_a_moment_and_at_two_points_alone(
+    monkeypatch: pytest.MonkeyPatch, log: MemoryLog
+) -> None:
     desk = Desk("on_turn_end", at=HOUR)
-    async with MemoryLog() as log:
-        run = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
-        await pause_of(run)
-        set_clock(monkeypatch, HOUR + 1)
-        async with working(log, desk):
-            await end_of_last(log, resumed_id(run.id))
-        assert desk.seen == ["look", "first", None, "last"]
-        for point in ("on_message_send", "after_tool_call"):
-            desk = Desk(point, at=HOUR)
-            with pytest.raises(HookError, match="a hook can wait at"):
-                await Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
+    run = Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
+    await pause_of(run)
+    set_clock(monkeypatch, HOUR + 1)
+    async with working(log, desk):
+        await end_of_last(log, resumed_id(run.id))
+    assert desk.seen == ["look", "first", None, "last"]
+    for point in ("on_message_send", "after_tool_call"):
+        desk = Desk(point, at=HOUR)
+        with pytest.raises(HookError, match="a hook can wait at"):
+            await Worker(ScriptedModel([call("look"), "Done."]), log=log, **desk.parts).run("Look.")
 
 
 @pytest.mark.parametrize(

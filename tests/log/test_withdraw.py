@@ -18,7 +18,6 @@ from rxworker.log.values import send_command, withdraw_command
 from rxworker.messages import Message
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.journal import NOT_WAITING, WITHDRAWN
-from tests.log.conftest import OpenLog
 from tests.log.processes import Waiting, stored
 
 
@@ -92,69 +91,66 @@ async def test_a_message_whose_future_is_cancelled_is_not_delivered(has_log: boo
 
 
 @pytest.mark.parametrize("has_log", [False, True])
-async def test_no_request_is_made_for_messages_that_were_withdrawn(has_log: bool) -> None:
+async def test_no_request_is_made_for_messages_that_were_withdrawn(has_log: bool, log: MemoryLog) -> None:
     """Where the run would finish."""
-    async with MemoryLog() as log:
-        run: Run[object] | None = None
+    run: Run[object] | None = None
 
-        def answer(_: Any) -> str:
-            assert run is not None
-            run.send("first").cancel()
-            return "Done."
+    def answer(_: Any) -> str:
+        assert run is not None
+        run.send("first").cancel()
+        return "Done."
 
-        model = ScriptedModel(answer)
-        run = Worker(model, log=log if has_log else None).run("Hi")
-        await run
-        assert len(model.requests) == 1
-        assert run.state.conversation.messages[-1].text == "Done."
+    model = ScriptedModel(answer)
+    run = Worker(model, log=log if has_log else None).run("Hi")
+    await run
+    assert len(model.requests) == 1
+    assert run.state.conversation.messages[-1].text == "Done."
 
 
-async def test_another_process_withdraws_what_it_has_sent(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        one = Desk(log)
-        await one.begun.wait()
-        replica = Replica(log, one.run.id)
-        first, second = await replica.send("first"), await replica.send("second", id="mine")
-        assert (first, second) == (ANY, "mine")
+async def test_another_process_withdraws_what_it_has_sent(store: EventLog) -> None:
+    one = Desk(store)
+    await one.begun.wait()
+    replica = Replica(store, one.run.id)
+    first, second = await replica.send("first"), await replica.send("second", id="mine")
+    assert (first, second) == (ANY, "mine")
+    await replica.withdraw(first)
+    await replica.withdraw("mine")
+    await replica.withdraw("mine")
+    await replica.withdraw("another")
+    await one.read()
+    added, taken = await one.end()
+    assert added == []
+    assert taken == [
+        CommandTaken(1, "send", WITHDRAWN),
+        CommandTaken(2, "send", WITHDRAWN),
+        CommandTaken(3, "send"),
+        CommandTaken(4, "send"),
+        CommandTaken(5, "send", NOT_WAITING),
+        CommandTaken(6, "send", NOT_WAITING),
+    ]
+    await replica.ended()
+    assert delivered(await stored(store, one.run.id)) == (added, taken)
+    with pytest.raises(LogError, match="ended"):
         await replica.withdraw(first)
-        await replica.withdraw("mine")
-        await replica.withdraw("mine")
-        await replica.withdraw("another")
-        await one.read()
-        added, taken = await one.end()
-        assert added == []
-        assert taken == [
-            CommandTaken(1, "send", WITHDRAWN),
-            CommandTaken(2, "send", WITHDRAWN),
-            CommandTaken(3, "send"),
-            CommandTaken(4, "send"),
-            CommandTaken(5, "send", NOT_WAITING),
-            CommandTaken(6, "send", NOT_WAITING),
-        ]
-        await replica.ended()
-        assert delivered(await stored(log, one.run.id)) == (added, taken)
-        with pytest.raises(LogError, match="ended"):
-            await replica.withdraw(first)
-        replica.close()
+    replica.close()
 
 
-async def test_what_is_in_the_conversation_is_not_withdrawn() -> None:
-    async with MemoryLog() as log:
-        commands = iter([send_command([Message.user("first")], "mine"), withdraw_command("mine")])
+async def test_what_is_in_the_conversation_is_not_withdrawn(log: MemoryLog) -> None:
+    commands = iter([send_command([Message.user("first")], "mine"), withdraw_command("mine")])
 
-        @tool
-        async def act() -> str:
-            """Act."""
-            await log.send(run.id, next(commands))
-            await run._context.commands.read_now()  # pyright: ignore
-            return "done"
+    @tool
+    async def act() -> str:
+        """Act."""
+        await log.send(run.id, next(commands))
+        await run._context.commands.read_now()  # pyright: ignore
+        return "done"
 
-        model = ScriptedModel([call("act"), call("act"), "Done."])
-        run: Run[object] = Worker(model, tools=[act], log=log).run("Hi")
-        await run
-        added, taken = delivered(await stored(log, run.id))
-        assert added == ["first"]
-        assert taken == [CommandTaken(1, "send"), CommandTaken(2, "send", NOT_WAITING)]
+    model = ScriptedModel([call("act"), call("act"), "Done."])
+    run: Run[object] = Worker(model, tools=[act], log=log).run("Hi")
+    await run
+    added, taken = delivered(await stored(log, run.id))
+    assert added == ["first"]
+    assert taken == [CommandTaken(1, "send"), CommandTaken(2, "send", NOT_WAITING)]
 
 
 async def withdraw_the_first(log: EventLog, one: Desk, by: str) -> None:
@@ -178,31 +174,30 @@ async def withdraw_the_first(log: EventLog, one: Desk, by: str) -> None:
     [("future", False), ("log", False), ("log, while it is paused", False), ("future", True), ("log", True)],
 )
 async def test_what_is_withdrawn_is_not_delivered_after_a_pause_or_by_another_process(
-    open_store: OpenLog, by: str, is_handed_over: bool
+    by: str, is_handed_over: bool, store: EventLog
 ) -> None:
-    async with open_store() as log:
-        one = Desk(log)
-        await one.begun.wait()
-        if not is_handed_over:
-            one.run.pause(reason="lunch")
-        if not by.endswith("paused"):
-            await withdraw_the_first(log, one, by)
-        if is_handed_over:
-            handed = one.run.hand_over(seconds=0.01)
-            with pytest.raises(RunHandedOverError):
-                await one.run
-            await handed
-            one.go_on.set()
-            after = one.worker.new_session().recover(one.run.id)
-        else:
-            one.go_on.set()
-            assert isinstance(await one.run, Paused)
-            if by.endswith("paused"):
-                await withdraw_the_first(log, one, by)
-            after = one.worker.session.resume()
-        await after
-        added, _ = delivered(await stored(log, after.id))
-        assert added == ["second"]
+    one = Desk(store)
+    await one.begun.wait()
+    if not is_handed_over:
+        one.run.pause(reason="lunch")
+    if not by.endswith("paused"):
+        await withdraw_the_first(store, one, by)
+    if is_handed_over:
+        handed = one.run.hand_over(seconds=0.01)
+        with pytest.raises(RunHandedOverError):
+            await one.run
+        await handed
+        one.go_on.set()
+        after = one.worker.new_session().recover(one.run.id)
+    else:
+        one.go_on.set()
+        assert isinstance(await one.run, Paused)
+        if by.endswith("paused"):
+            await withdraw_the_first(store, one, by)
+        after = one.worker.session.resume()
+    await after
+    added, _ = delivered(await stored(store, after.id))
+    assert added == ["second"]
 
 
 @pytest.mark.parametrize("has_log", [False, True])
@@ -227,25 +222,24 @@ async def test_a_message_is_delivered_once_or_withdrawn_wherever_its_future_is_c
 
 
 @pytest.mark.parametrize("at", range(12))
-async def test_a_withdrawal_that_is_stored_outlives_the_process(at: int) -> None:
+async def test_a_withdrawal_that_is_stored_outlives_the_process(at: int, log: MemoryLog) -> None:
     """The process loses its run after each number of steps of the event loop after the withdrawal."""
-    async with MemoryLog() as log:
-        one = Desk(log)
-        await one.begun.wait()
-        sent = one.run.send("first")
-        await one.read()
-        assert sent.cancel()
-        for _ in range(at):
-            await asyncio.sleep(0)
-        is_stored = len(await log.sent(one.run.id)) == 2
-        log.heartbeat.remove(one.run.id)  # as if the process had been killed
-        await log.release(one.run._journal.writer.claim)  # pyright: ignore
-        is_stored = is_stored or len(await log.sent(one.run.id)) == 2
-        one.go_on.set()
-        other = Worker(one.model, tools=list(one.worker.tools), log=log).new_session()
-        await other.recover(one.run.id)
-        with pytest.raises(LogError):
-            await one.run
-        added, _ = delivered(await stored(log, one.run.id))
-        assert not (is_stored and added)
-        assert added in ([], ["first"])
+    one = Desk(log)
+    await one.begun.wait()
+    sent = one.run.send("first")
+    await one.read()
+    assert sent.cancel()
+    for _ in range(at):
+        await asyncio.sleep(0)
+    is_stored = len(await log.sent(one.run.id)) == 2
+    log.heartbeat.remove(one.run.id)  # as if the process had been killed
+    await log.release(one.run._journal.writer.claim)  # pyright: ignore
+    is_stored = is_stored or len(await log.sent(one.run.id)) == 2
+    one.go_on.set()
+    other = Worker(one.model, tools=list(one.worker.tools), log=log).new_session()
+    await other.recover(one.run.id)
+    with pytest.raises(LogError):
+        await one.run
+    added, _ = delivered(await stored(log, one.run.id))
+    assert not (is_stored and added)
+    assert added in ([], ["first"])

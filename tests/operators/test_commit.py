@@ -62,8 +62,7 @@ ROW: dict[str, Event] = {
         ("----", "----"),
     ],
 )
-def test_what_passes(source: str, expected: str) -> None:
-    test = Marbles()
+def test_what_passes(source: str, expected: str, test: Marbles) -> None:
     seen = test.observe(test.hot(source, ROW).pipe(committed()))
     wanted = test.expected(expected, ROW)
     assert values_of(seen) == values_of(wanted)
@@ -120,8 +119,7 @@ def test_each_subscription_holds_its_own() -> None:
     assert first == second == [ROW["a"], ROW["d"], ROW["c"]]
 
 
-def test_live_is_everything() -> None:
-    test = Marbles()
+def test_live_is_everything(test: Marbles) -> None:
     drawing = "-a-d-t-a-c-|"
     assert test.observe(test.hot(drawing, ROW).pipe(live())) == test.expected(drawing, ROW)
 

@@ -29,8 +29,7 @@ class Letters:
         return self.rest
 
 
-def test_an_item_completes_none_one_or_several() -> None:
-    test = Marbles()
+def test_an_item_completes_none_one_or_several(test: Marbles) -> None:
     source = test.hot("            -X--ab---cY----|")
     expected = test.expected("-----(a,b)c----(X,Y,|)", {c: c for c in "abcXY"})
     seen = test.observe(source.pipe(decode(Letters)))
@@ -38,23 +37,20 @@ def test_an_item_completes_none_one_or_several() -> None:
     assert [r.time - 200 for r in seen] == [4, 4, 9, 15, 15, 15]
 
 
-def test_what_the_decoder_raises_ends_the_stream() -> None:
-    test = Marbles()
+def test_what_the_decoder_raises_ends_the_stream(test: Marbles) -> None:
     source = test.hot("       -a-!-b-|")
     expected = test.expected("-a-#", error=ValueError("!"))
     assert test.observe(source.pipe(decode(Letters))) == expected
     assert source.subscriptions == test.subscriptions("^--!")
 
 
-def test_what_the_decoder_raises_at_the_end_is_the_end() -> None:
-    test = Marbles()
+def test_what_the_decoder_raises_at_the_end_is_the_end(test: Marbles) -> None:
     source = test.hot("       -a-?-|")
     expected = test.expected("-a---#", error=ValueError("?"))
     assert test.observe(source.pipe(decode(Letters))) == expected
 
 
-def test_an_error_passes_without_the_rest() -> None:
-    test = Marbles()
+def test_an_error_passes_without_the_rest(test: Marbles) -> None:
     source = test.hot("       -a-X-#")
     expected = test.expected("-a---#")
     assert test.observe(source.pipe(decode(Letters))) == expected

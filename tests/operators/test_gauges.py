@@ -39,8 +39,7 @@ def same(source: Observable[str]) -> Observable[str]:
 ROWS = {"0": Row(), "1": Row(1, ""), "2": Row(1, "a"), "3": Row(2, "a"), "4": Row(2, "b")}
 
 
-def test_a_row_comes_whenever_a_gauge_moves() -> None:
-    test = Marbles()
+def test_a_row_comes_whenever_a_gauge_moves(test: Marbles) -> None:
     source = test.hot("--a---b--|")
     seen = test.observe(source.pipe(combine_gauges(Row(), count=count, last=same)))
     assert seen == test.expected("0-(1,2)", ROWS) + test.expected("------(3,4)", ROWS) + (test.expected("---------|"))
@@ -48,8 +47,7 @@ def test_a_row_comes_whenever_a_gauge_moves() -> None:
 
 
 @pytest.mark.parametrize(("source", "expected"), [("---", "0"), ("---|", "0--|"), ("---#", "0--#")])
-def test_the_start_is_shown_first(source: str, expected: str) -> None:
-    test = Marbles()
+def test_the_start_is_shown_first(source: str, expected: str, test: Marbles) -> None:
     assert test.observe(test.hot(source).pipe(combine_gauges(Row(), last=same))) == test.expected(expected, ROWS)
 
 
@@ -95,8 +93,7 @@ def test_a_gauge_that_fails_stops_alone_and_is_reported(
     assert [each.getMessage() for each in caplog.records] == ["the gauge last failed and has stopped"]
 
 
-def test_the_last_gauge_that_fails_ends_all_and_leaves_the_source() -> None:
-    test = Marbles()
+def test_the_last_gauge_that_fails_ends_all_and_leaves_the_source(test: Marbles) -> None:
     source = test.hot("--a---b--|")
     seen = test.observe(source.pipe(combine_gauges(Row(), last=ops.map(refuse))))
     assert [str(r.value) for r in seen[1:]] == ["OnError(no)"]
@@ -182,8 +179,7 @@ def test_it_goes_on_until_the_last_gauge_is_complete() -> None:
     assert source.subscriptions == test.subscriptions("^-!")
 
 
-def test_disposing_early_leaves_the_source() -> None:
-    test = Marbles()
+def test_disposing_early_leaves_the_source(test: Marbles) -> None:
     source = test.hot("--a---b--|")
     test.observe(source.pipe(combine_gauges(Row(), last=same)), until="----!")
     assert source.subscriptions == test.subscriptions("^---!")

@@ -189,8 +189,7 @@ def test_a_start_of_an_open_index_aborts_its_block_and_opens_another() -> None:
     ]
 
 
-def test_block_completes_after_its_stop_event() -> None:
-    test = Marbles()
+def test_block_completes_after_its_stop_event(test: Marbles) -> None:
     source = test.hot("-s-d-p-e---|", EVENTS)
     blocks: list[Block] = []
     source.pipe(group_blocks()).subscribe(blocks.append)
@@ -206,16 +205,14 @@ def itself(block: Block) -> Observable[BlockEvent]:
     return block
 
 
-def test_the_first_block_is_followed_to_its_end_although_the_outer_stream_was_left() -> None:
-    test = Marbles()
+def test_the_first_block_is_followed_to_its_end_although_the_outer_stream_was_left(test: Marbles) -> None:
     source = test.hot("-s-S-d-D-e-E-|", EVENTS)
     seen = test.observe(source.pipe(group_blocks(), ops.take(1), ops.flat_map(itself)))
     assert seen == test.expected("-s---d---(e,|)", EVENTS)
     assert source.subscriptions == test.subscriptions("^--------!")
 
 
-def test_blocks_that_are_open_at_once_are_kept_apart() -> None:
-    test = Marbles()
+def test_blocks_that_are_open_at_once_are_kept_apart(test: Marbles) -> None:
 
     def tool(block: Block) -> Observable[BlockEvent]:
         return block if block.block_type is BlockType.TOOL_USE else block.pipe(ops.skip(99))
@@ -225,8 +222,7 @@ def test_blocks_that_are_open_at_once_are_kept_apart() -> None:
     assert seen == test.expected("---S---D---E-|", EVENTS)
 
 
-def test_an_index_may_open_again() -> None:
-    test = Marbles()
+def test_an_index_may_open_again(test: Marbles) -> None:
     source = test.hot("-s-x-s-e-d-|", EVENTS)
     seen = test.observe(source.pipe(group_blocks(), ops.map(index_of)))
     assert seen == test.expected("-a---a---a-|", {"a": 0})

@@ -85,8 +85,7 @@ def yes(_: str) -> bool:
         ("-s-a-|", "-s---(a,|)"),
     ],
 )
-def test_text_passes_half_a_window_late(source: str, expected: str) -> None:
-    test = Marbles()
+def test_text_passes_half_a_window_late(source: str, expected: str, test: Marbles) -> None:
     seen = test.observe(test.hot(source, ROW).pipe(hold_back(yes, window=4)))
     assert seen == test.expected(expected, ROW)
 

@@ -123,8 +123,7 @@ def test_a_synchronous_source_can_be_cut() -> None:
     assert seen == [2]
 
 
-def test_the_scheduler_of_the_subscription_reaches_the_source() -> None:
-    test = Marbles()
+def test_the_scheduler_of_the_subscription_reaches_the_source(test: Marbles) -> None:
     source = test.cold("-a-|")
     seen = test.observe(source.pipe(only(str), only(str)))
     assert seen == test.expected("-a-|")

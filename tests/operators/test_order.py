@@ -25,22 +25,19 @@ def works(test: Marbles, **drawings: str) -> Callable[[str], Observable[str]]:
     return work
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
-    test = Marbles()
+def test_results_come_in_the_order_of_the_items(test: Marbles) -> None:
     work = works(test, a="------A|", b="--B|")
     seen = test.observe(test.hot("-a-b----|").pipe(map_async(work, 2, in_order=True)))
     assert [(r.time - 200, str(r.value)) for r in seen] == [(7, "OnNext(A)"), (8, "OnNext(B)"), (8, "OnCompleted()")]
 
 
-def test_the_first_emits_as_it_goes_and_the_second_when_it_is_its_turn() -> None:
-    test = Marbles()
+def test_the_first_emits_as_it_goes_and_the_second_when_it_is_its_turn(test: Marbles) -> None:
     work = works(test, a="-A-A-|", b="-B---B-|")
     seen = test.observe(test.hot("-a-b-----|").pipe(map_async(work, 2, in_order=True)))
     assert [record.time - 200 for record in seen] == [2, 4, 6, 8, 10]
 
 
-def test_no_more_work_than_allowed() -> None:
-    test = Marbles()
+def test_no_more_work_than_allowed(test: Marbles) -> None:
     one, two, three = test.cold("---A|"), test.cold("-B|"), test.cold("-C|")
     sources = {"a": one, "b": two, "c": three}
 
@@ -53,8 +50,7 @@ def test_no_more_work_than_allowed() -> None:
     assert three.subscriptions == test.subscriptions("---^-!")
 
 
-def test_the_first_error_ends_everything() -> None:
-    test = Marbles()
+def test_the_first_error_ends_everything(test: Marbles) -> None:
     slow, failing = test.cold("------A|"), test.cold("--#")
     sources = {"a": slow, "b": failing}
 
@@ -77,8 +73,7 @@ def test_what_the_projection_raises_ends_everything() -> None:
     assert seen == test.expected("-#", error=ValueError("no"))
 
 
-def test_disposing_ends_the_work() -> None:
-    test = Marbles()
+def test_disposing_ends_the_work(test: Marbles) -> None:
     slow = test.cold("---------A|")
 
     def work(_: str) -> Observable[str]:
@@ -88,8 +83,7 @@ def test_disposing_ends_the_work() -> None:
     assert slow.subscriptions == test.subscriptions("-^--!")
 
 
-def test_results_come_as_they_are_done() -> None:
-    test = Marbles()
+def test_results_come_as_they_are_done(test: Marbles) -> None:
     work = works(test, a="------A|", b="-B-B|", c="-C|")
     seen = test.observe(test.hot("-a-b-c---|").pipe(map_async(work, 2)))
     assert [(r.time - 200, str(r.value)) for r in seen] == [
@@ -159,14 +153,12 @@ def test_a_coroutine_without_an_event_loop_is_an_error() -> None:
     ("source", "expected"),
     [("-a-b-a-c-|", "-----(a,|)"), ("-a-b-c-|", "-------|"), ("-a-b-#", "-----#"), ("-b-b-b-|", "---(b,|)")],
 )
-def test_the_first_value_of_which_there_are_enough_is_emitted(source: str, expected: str) -> None:
-    test = Marbles()
+def test_the_first_value_of_which_there_are_enough_is_emitted(source: str, expected: str, test: Marbles) -> None:
     lookup = {"a": {"x": [1]}, "b": {"x": [2]}, "c": {}}  # values that have no hash
     assert test.observe(test.hot(source, lookup).pipe(quorum(2))) == test.expected(expected, lookup)
 
 
-def test_enough_of_several_sources_leave_the_others() -> None:
-    test = Marbles()
+def test_enough_of_several_sources_leave_the_others(test: Marbles) -> None:
     slow = test.cold("---------a|")
     sources = [test.cold("-a|"), test.cold("--b|"), test.cold("---a|"), slow]
     assert test.observe(merge(*sources).pipe(quorum(2))) == test.expected("---(a,|)")

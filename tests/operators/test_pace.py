@@ -53,8 +53,7 @@ def test_deltas_of_a_moment_become_one_and_nothing_waits_for_longer(source: str,
     assert observe(source) == Marbles().expected(expected, EVENTS)
 
 
-def test_blocks_keep_their_order() -> None:
-    test = Marbles()
+def test_blocks_keep_their_order(test: Marbles) -> None:
     source = test.hot("-a-x-b-----|", EVENTS)
     seen = test.observe(source.pipe(coalesce(6.0, test.scheduler)))
     assert values_of(seen) == [EVENTS["a"], EVENTS["x"], EVENTS["b"]]

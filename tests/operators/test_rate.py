@@ -14,29 +14,25 @@ from rxworker.testing.marbles import Marbles, values_of
 AMOUNTS = {"0": 0.0, "1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0, "8": 8.0}
 
 
-def test_a_rate_rises_and_falls_to_nothing() -> None:
-    test = Marbles()
+def test_a_rate_rises_and_falls_to_nothing(test: Marbles) -> None:
     seen = test.observe(test.hot("-4-8-------|", AMOUNTS).pipe(rate(4, test.scheduler)))
     assert seen == test.expected("-1-3-2-0---|", AMOUNTS)
 
 
 @pytest.mark.parametrize("drawing", ["-4-8|", "-8|", "-4-8-------|", "----|"])
-def test_a_rate_ends_at_nothing(drawing: str) -> None:
+def test_a_rate_ends_at_nothing(drawing: str, test: Marbles) -> None:
     """Nothing more comes from a source that has completed."""
-    test = Marbles()
     seen = values_of(test.observe(test.hot(drawing, AMOUNTS).pipe(rate(4, test.scheduler))))
     assert seen[-1:] in ([], [0.0])
     assert seen[-2:] != [0.0, 0.0]
 
 
-def test_a_failed_rate_ends_with_the_error_alone() -> None:
-    test = Marbles()
+def test_a_failed_rate_ends_with_the_error_alone(test: Marbles) -> None:
     seen = test.observe(test.hot("-4-8#", AMOUNTS).pipe(rate(4, test.scheduler)))
     assert seen == test.expected("-1-3#", AMOUNTS)
 
 
-def test_a_steady_source_has_a_steady_rate() -> None:
-    test = Marbles()
+def test_a_steady_source_has_a_steady_rate(test: Marbles) -> None:
     seen = test.observe(test.hot("-4" * 20 + "|", AMOUNTS).pipe(rate(4, test.scheduler)))
     assert set(values_of(seen)[3:-1]) == {2.0}
 

@@ -27,8 +27,7 @@ def in_turn(*sources: Observable[str]) -> Observable[str]:
     return Stage(subscribe)
 
 
-def test_it_subscribes_again_after_the_pause() -> None:
-    test = Marbles()
+def test_it_subscribes_again_after_the_pause(test: Marbles) -> None:
     failing, working = test.cold("--#"), test.cold("-a-|")
     source = in_turn(failing, working)
     seen = test.observe(source.pipe(retry_before_first(waits(3.0), test.scheduler)))
@@ -37,16 +36,14 @@ def test_it_subscribes_again_after_the_pause() -> None:
     assert working.subscriptions == test.subscriptions("-----^--!")
 
 
-def test_it_gives_up_without_a_delay() -> None:
-    test = Marbles()
+def test_it_gives_up_without_a_delay(test: Marbles) -> None:
     source = test.cold("--#")
     seen = test.observe(source.pipe(retry_before_first(waits(1.0, None), test.scheduler)))
     assert seen == test.expected("-----#")
     assert source.subscriptions == test.subscriptions("^-!", "---^-!")
 
 
-def test_after_an_item_errors_pass() -> None:
-    test = Marbles()
+def test_after_an_item_errors_pass(test: Marbles) -> None:
     source = test.cold("-a-#")
     seen = test.observe(source.pipe(retry_before_first(waits(1.0), test.scheduler)))
     assert seen == test.expected("-a-#")
@@ -73,8 +70,7 @@ def test_what_the_question_raises_is_passed_on() -> None:
     assert seen == test.expected("-#", error=ValueError("asked"))
 
 
-def test_disposing_during_the_pause_ends_it() -> None:
-    test = Marbles()
+def test_disposing_during_the_pause_ends_it(test: Marbles) -> None:
     source = test.cold("-#")
     operator = retry_before_first(waits(5.0), test.scheduler)
     assert test.observe(source.pipe(operator), until="---!") == []

@@ -53,8 +53,7 @@ def gone(source: Observable[BlockEvent]) -> Observable[BlockEvent]:
     return source.pipe(ops.take(1))
 
 
-def test_the_lanes_join_in_the_original_order() -> None:
-    test = Marbles()
+def test_the_lanes_join_in_the_original_order(test: Marbles) -> None:
     source = test.hot("       -u-  s-  d-  u-  d-  |", EVENTS)
     expected = test.expected("-MU--BB--BT--MU--BT-|")
     seen = test.observe(source.pipe(split_meta(name_meta, name_block)))
@@ -63,28 +62,24 @@ def test_the_lanes_join_in_the_original_order() -> None:
     assert source.subscriptions == test.subscriptions("^----------!")
 
 
-def test_turn_events_take_neither_lane() -> None:
-    test = Marbles()
+def test_turn_events_take_neither_lane(test: Marbles) -> None:
     seen = test.observe(test.hot("-t-d-t-|", EVENTS).pipe(split_meta(first_only, same)))
     assert seen == test.expected("---d---|", EVENTS)
 
 
-def test_a_lane_that_fails_ends_the_result() -> None:
-    test = Marbles()
+def test_a_lane_that_fails_ends_the_result(test: Marbles) -> None:
     source = test.hot("       -s-u-d-|", EVENTS)
     expected = test.expected("-s-#", EVENTS, error=ValueError("meta"))
     assert test.observe(source.pipe(split_meta(fail_at_once, same))) == expected
     assert source.subscriptions == test.subscriptions("^--!")
 
 
-def test_a_lane_that_ends_leaves_the_other() -> None:
-    test = Marbles()
+def test_a_lane_that_ends_leaves_the_other(test: Marbles) -> None:
     seen = test.observe(test.hot("-u-d-u-d-|", EVENTS).pipe(split_meta(first_only, same)))
     assert seen == test.expected("-u-d---d-|", EVENTS)
 
 
-def test_the_source_is_left_when_both_lanes_have_ended() -> None:
-    test = Marbles()
+def test_the_source_is_left_when_both_lanes_have_ended(test: Marbles) -> None:
     source = test.hot("-u-d-u-d-|", EVENTS)
     assert test.observe(source.pipe(split_meta(first_only, gone))) == test.expected("-u-(d,|)", EVENTS)
     assert source.subscriptions == test.subscriptions("^--!")

@@ -30,8 +30,7 @@ def run_of(record: Record) -> str:
     return record.run_id
 
 
-def test_records_come_as_they_happen() -> None:
-    test = Marbles()
+def test_records_come_as_they_happen(test: Marbles) -> None:
     one, two = test.hot("-a---a-|", RECORDS), test.hot("---b-----b-|", RECORDS)
     seen = test.observe(merge_runs([one, two]))
     assert seen == test.expected("-a-b-a---b-|", RECORDS)
@@ -39,14 +38,12 @@ def test_records_come_as_they_happen() -> None:
     assert two.subscriptions == test.subscriptions("^----------!")
 
 
-def test_a_run_that_fails_leaves_the_others_alone() -> None:
-    test = Marbles()
+def test_a_run_that_fails_leaves_the_others_alone(test: Marbles) -> None:
     one, two = test.hot("-a-#", RECORDS), test.hot("---b-----b-|", RECORDS)
     assert test.observe(merge_runs([one, two])) == test.expected("-a-b-----b-|", RECORDS)
 
 
-def test_failures_are_passed_to_the_callback() -> None:
-    test = Marbles()
+def test_failures_are_passed_to_the_callback(test: Marbles) -> None:
     told: list[Exception] = []
     runs = [test.hot("-a-#", RECORDS), test.hot("---#", RECORDS), test.hot("-----|", RECORDS)]
     assert test.observe(merge_runs(runs, told.append)) == test.expected("-a---|", RECORDS)
@@ -64,8 +61,7 @@ def test_what_the_callback_raises_ends_the_stream() -> None:
     assert two.subscriptions == test.subscriptions("^--!")
 
 
-def test_late_runs_join_and_are_shown_from_their_beginning() -> None:
-    test = Marbles()
+def test_late_runs_join_and_are_shown_from_their_beginning(test: Marbles) -> None:
     runs = {"A": test.cold("-a---a-|", RECORDS), "B": test.cold("-b---b-|", RECORDS)}
     outer = test.hot("-A-B-|", runs)
     assert test.observe(merge_runs(outer)) == test.expected("--a-b-a-b-|", RECORDS)
@@ -80,8 +76,7 @@ def test_it_completes_when_all_have_ended_and_none_can_come() -> None:
     assert test.observe(merge_runs(test.hot("-A-|", runs))) == test.expected("-a-----|", RECORDS)
 
 
-def test_never_stays_never() -> None:
-    test = Marbles()
+def test_never_stays_never(test: Marbles) -> None:
     assert test.observe(merge_runs([test.hot("---", RECORDS)])) == []
     assert test.observe(merge_runs(never())) == []
 
@@ -94,16 +89,14 @@ def test_no_runs_are_complete_at_once() -> None:
     assert test.observe(merge_runs(test.hot("--|", none))) == test.expected("--|")
 
 
-def test_an_error_of_what_brings_the_runs_ends_the_stream() -> None:
-    test = Marbles()
+def test_an_error_of_what_brings_the_runs_ends_the_stream(test: Marbles) -> None:
     inner = test.cold("a-------a", RECORDS)
     seen = test.observe(merge_runs(test.hot("-A--#", {"A": inner})))
     assert seen == test.expected("-a--#", RECORDS)
     assert inner.subscriptions == test.subscriptions("-^--!")
 
 
-def test_disposing_early_detaches_from_all() -> None:
-    test = Marbles()
+def test_disposing_early_detaches_from_all(test: Marbles) -> None:
     one, two = test.hot("-a---a-|", RECORDS), test.hot("---b-----b-|", RECORDS)
     outer = test.hot("-A-B----|", {"A": one, "B": two})
     seen = test.observe(merge_runs(outer), until="----!")

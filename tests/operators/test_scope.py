@@ -32,29 +32,25 @@ def gather(state: str, event: BlockEvent) -> str:
     return state + "."
 
 
-def test_every_state_of_every_block_comes_in_order() -> None:
-    test = Marbles()
+def test_every_state_of_every_block_comes_in_order(test: Marbles) -> None:
     source = test.hot("       -a--x--b---e---E--|", EVENTS)
     expected = test.expected("-a--x--ab--ab.-x.-|", STATES)
     assert test.observe(source.pipe(group_blocks(), scan_scope(gather, ""))) == expected
 
 
-def test_the_last_state_comes_when_a_block_stops() -> None:
-    test = Marbles()
+def test_the_last_state_comes_when_a_block_stops(test: Marbles) -> None:
     source = test.hot("       -a--x--b---e---E--|", EVENTS)
     expected = test.expected("-----------ab.-x.-|", STATES)
     assert test.observe(source.pipe(group_blocks(), fold_scope(gather, ""))) == expected
 
 
-def test_a_block_that_is_not_whole_has_no_last_state() -> None:
-    test = Marbles()
+def test_a_block_that_is_not_whole_has_no_last_state(test: Marbles) -> None:
     source = test.hot("       -a-b-c-a-|", EVENTS)
     expected = test.expected("---------|", STATES)
     assert test.observe(source.pipe(group_blocks(), fold_scope(gather, ""))) == expected
 
 
-def test_a_step_that_raises_ends_everything() -> None:
-    test = Marbles()
+def test_a_step_that_raises_ends_everything(test: Marbles) -> None:
     source = test.hot("       -a-!-a-|", EVENTS)
     expected = test.expected("-a-#", STATES, error=ValueError("!"))
     assert test.observe(source.pipe(group_blocks(), scan_scope(gather, ""))) == expected

@@ -30,14 +30,12 @@ SOURCE = "-p-a-u-b-k-l-|"
         (reject(Ping, Usage), "---a---b-k-l-|"),
     ],
 )
-def test_only_keeps_types_and_reject_drops_them(operator: Any, expected: str) -> None:
-    test = Marbles()
+def test_only_keeps_types_and_reject_drops_them(operator: Any, expected: str, test: Marbles) -> None:
     assert test.observe(test.hot(SOURCE, EVENTS).pipe(operator)) == test.expected(expected, EVENTS)
 
 
 @pytest.mark.parametrize(("deltas", "expected"), [(text_deltas, "---A---B-----|"), (thinking_deltas, "---------K-L-|")])
-def test_text_and_thinking_deltas_are_those_of_a_choice(deltas: Any, expected: str) -> None:
-    test = Marbles()
+def test_text_and_thinking_deltas_are_those_of_a_choice(deltas: Any, expected: str, test: Marbles) -> None:
     source = test.hot(SOURCE, EVENTS)
     assert test.observe(source.pipe(deltas(), ops.merge(source.pipe(deltas(1))))) == test.expected(expected)
 

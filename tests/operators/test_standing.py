@@ -200,29 +200,25 @@ def kinds_of(records: Sequence[Any]) -> list[str]:
     return [record.value.kind for record in records]
 
 
-def test_never_stays_never(name: str) -> None:
-    test = Marbles()
+def test_never_stays_never(name: str, test: Marbles) -> None:
     source = test.hot("----", EVENTS)
     assert test.observe(source.pipe(OPERATORS[name](test)), until="------!") == []
     assert source.subscriptions == test.subscriptions("^-----!")
 
 
-def test_empty_stays_empty(name: str) -> None:
-    test = Marbles()
+def test_empty_stays_empty(name: str, test: Marbles) -> None:
     source = test.hot("---|", EVENTS)
     assert test.observe(source.pipe(OPERATORS[name](test))) == test.expected("---|")
     assert source.subscriptions == test.subscriptions("^--!")
 
 
-def test_error_passes(name: str) -> None:
-    test = Marbles()
+def test_error_passes(name: str, test: Marbles) -> None:
     source = test.hot("---#", EVENTS)
     assert test.observe(source.pipe(OPERATORS[name](test))) == test.expected("---#")
     assert source.subscriptions == test.subscriptions("^--!")
 
 
-def test_error_behind_items_comes_once_and_last(name: str) -> None:
-    test = Marbles()
+def test_error_behind_items_comes_once_and_last(name: str, test: Marbles) -> None:
     source = test.hot("-s-d-e-k-S-j-E-u-#", EVENTS)
     kinds = kinds_of(test.observe(source.pipe(OPERATORS[name](test))))
     assert kinds[-1] == "E"
@@ -230,24 +226,21 @@ def test_error_behind_items_comes_once_and_last(name: str) -> None:
     assert len(source.subscriptions) == 1
 
 
-def test_disposing_early_ends_the_subscription_upstream(name: str) -> None:
-    test = Marbles()
+def test_disposing_early_ends_the_subscription_upstream(name: str, test: Marbles) -> None:
     source = test.hot(STORY, EVENTS)
     kinds = kinds_of(test.observe(source.pipe(OPERATORS[name](test)), until="------!"))
     assert "C" not in kinds
     assert source.subscriptions == test.subscriptions("^-----!")
 
 
-def test_nothing_comes_after_disposing_within_an_item(name: str) -> None:
-    test = Marbles()
+def test_nothing_comes_after_disposing_within_an_item(name: str, test: Marbles) -> None:
     source = test.hot(STORY, EVENTS)
     records = test.observe(source.pipe(OPERATORS[name](test), ops.take(1)))
     assert kinds_of(records) == ["N", "C"]
     assert source.subscriptions[0].unsubscribe < test.subscriptions("^-----------------!")[0].unsubscribe
 
 
-def test_two_subscriptions_emit_the_same_events(name: str) -> None:
-    test = Marbles()
+def test_two_subscriptions_emit_the_same_events(name: str, test: Marbles) -> None:
     source = test.cold(STORY, EVENTS)
     result = source.pipe(OPERATORS[name](test))
     first = test.scheduler.create_observer()
@@ -261,8 +254,7 @@ def test_two_subscriptions_emit_the_same_events(name: str) -> None:
     assert len(source.subscriptions) == 2
 
 
-def test_state_is_born_at_subscription(name: str) -> None:
-    test = Marbles()
+def test_state_is_born_at_subscription(name: str, test: Marbles) -> None:
     result = test.cold(STORY, EVENTS).pipe(OPERATORS[name](test))
     stories: list[list[Any]] = []
     for _ in range(2):

@@ -75,8 +75,7 @@ ROW: dict[str, Event] = {
         ("-s-a-----b-c-------m-----|", "---(S,h)-i-(E,T,D)-(F,m)-|"),
     ],
 )
-def test_tags_follow_the_blocks(source: str, expected: str) -> None:
-    test = Marbles()
+def test_tags_follow_the_blocks(source: str, expected: str, test: Marbles) -> None:
     row = ROW | {"J": ThinkingDelta(0, "</thi")}
     seen = test.observe(test.hot(source, row).pipe(think_tags()))
     assert seen == test.expected(expected, row)

@@ -70,8 +70,7 @@ def test_a_pause_after_several_items_is_at_most_an_eighth_longer() -> None:
     assert 205 + 8 <= seen[-1].time <= 205 + 9
 
 
-def test_nothing_comes_after_disposing() -> None:
-    test = Marbles()
+def test_nothing_comes_after_disposing(test: Marbles) -> None:
     seen: list[object] = []
     operator = time_out(8.0, 8.0, test.scheduler)
     test.hot("-a-----").pipe(operator).subscribe(seen.append, seen.append).dispose()
@@ -79,8 +78,7 @@ def test_nothing_comes_after_disposing() -> None:
     assert seen == []
 
 
-def test_silence_counts_from_the_moment_at_which_it_is_held_no_more() -> None:
-    test = Marbles()
+def test_silence_counts_from_the_moment_at_which_it_is_held_no_more(test: Marbles) -> None:
     source = test.hot("-a------------------------------------")
     operator = time_out(None, 8.0, test.scheduler, held_until(test, 20))
     seen = test.observe(source.pipe(operator))

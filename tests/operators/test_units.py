@@ -84,8 +84,7 @@ ROW: dict[str, Event] = {
         ("-k-j-|", "-k-j-|"),
     ],
 )
-def test_lines_follow_the_blocks(source: str, expected: str) -> None:
-    test = Marbles()
+def test_lines_follow_the_blocks(source: str, expected: str, test: Marbles) -> None:
     seen = test.observe(test.hot(source, ROW).pipe(lines()))
     assert seen == test.expected(expected, ROW)
 
@@ -164,9 +163,8 @@ TALK: dict[str, Event] = {
     ],
 )
 def test_sentences_may_end_at_a_pause_and_be_joined(
-    source: str, idle: float | None, at_least: int, expected: str
+    source: str, idle: float | None, at_least: int, expected: str, test: Marbles
 ) -> None:
-    test = Marbles()
     seen = test.observe(test.hot(source, TALK).pipe(sentences(idle, at_least, test.scheduler)))
     assert seen == test.expected(expected, TALK)
 
@@ -199,8 +197,7 @@ STORY: dict[str, Event] = {
         ("-s-A-#", "---a-#"),
     ],
 )
-def test_the_text_so_far_is_that_of_what_counts(source: str, expected: str) -> None:
-    test = Marbles()
+def test_the_text_so_far_is_that_of_what_counts(source: str, expected: str, test: Marbles) -> None:
     texts = {"_": "", "A": "a", **{name: name for name in ("a", "b", "ab", "ad")}}
     seen = test.observe(test.hot(source, STORY).pipe(text_so_far()))
     assert seen == test.expected(expected, texts)

@@ -33,8 +33,7 @@ WINDOWS = {"A": ("a",), "B": ("a", "b"), "C": ("b",), "D": ()}
         ("-----|", 9, "-----|"),
     ],
 )
-def test_the_items_between_two_pauses_are_one_group(source: str, at_most: int, expected: str) -> None:
-    test = Marbles()
+def test_the_items_between_two_pauses_are_one_group(source: str, at_most: int, expected: str, test: Marbles) -> None:
     seen = test.observe(test.hot(source).pipe(session_windows(4, test.scheduler, at_most=at_most)))
     assert seen == test.expected(expected, {"A": ("a", "b"), "B": ("c", "d"), "C": ("c",)})
 
@@ -50,8 +49,9 @@ def test_the_items_between_two_pauses_are_one_group(source: str, at_most: int, e
         ("-a-----", "----!", "-A"),
     ],
 )
-def test_items_come_and_leave_until_it_ends_or_is_disposed(source: str, until: str, expected: str) -> None:
-    test = Marbles()
+def test_items_come_and_leave_until_it_ends_or_is_disposed(
+    source: str, until: str, expected: str, test: Marbles
+) -> None:
     seen = test.observe(test.hot(source).pipe(sliding(6, test.scheduler)), until=until)
     assert seen == test.expected(expected, WINDOWS)
 
@@ -84,8 +84,7 @@ def add(one: int, other: int) -> int:
 NUMBERS = {"1": 1, "2": 2, "3": 3, "0": 0}
 
 
-def test_a_fold_follows_the_window() -> None:
-    test = Marbles()
+def test_a_fold_follows_the_window(test: Marbles) -> None:
     total = test.hot("-1--2------------|", NUMBERS).pipe(fold_sliding(add, 0, 6, test.scheduler))
     assert test.observe(total) == test.expected("-1--3--2--0------|", NUMBERS)
 

@@ -95,23 +95,22 @@ def over(expected: dict[str, Figures]) -> dict[str, Figures]:
 
 @each_case
 async def test_each_prompt_is_a_run_with_the_figures_of_the_file(
-    mapper: type[ClaudeCode | Codex], items: list[dict[str, Any]], expected: dict[str, Figures]
+    mapper: type[ClaudeCode | Codex], items: list[dict[str, Any]], expected: dict[str, Figures], log: MemoryLog
 ) -> None:
-    async with MemoryLog() as log:
-        each = tap_each(reactivex.from_iterable(feed(mapper(), items)), prefix="s-", log=log)
-        await each.ended()
-        found = await figures_of(log)
-        assert found == over(expected)
-        records = await records_of(log)
-        assert {name: lint(each) for name, each in records.items()} == {key: [] for key in found}
-        infos = {info.run_id: info for info in await log.list()}
-        assert {(i.row.labels["conversation"], i.row.labels["project"]) for i in infos.values()} in (
-            {("5e55", "shop")},
-            {("c0de", "shop")},
-        )
-        assert all(
-            (info.row.cost is None) == (info.row.input_tokens == 0) for info in infos.values() if info.row.input_tokens
-        )
+    each = tap_each(reactivex.from_iterable(feed(mapper(), items)), prefix="s-", log=log)
+    await each.ended()
+    found = await figures_of(log)
+    assert found == over(expected)
+    records = await records_of(log)
+    assert {name: lint(each) for name, each in records.items()} == {key: [] for key in found}
+    infos = {info.run_id: info for info in await log.list()}
+    assert {(i.row.labels["conversation"], i.row.labels["project"]) for i in infos.values()} in (
+        {("5e55", "shop")},
+        {("c0de", "shop")},
+    )
+    assert all(
+        (info.row.cost is None) == (info.row.input_tokens == 0) for info in infos.values() if info.row.input_tokens
+    )
 
 
 @each_case
@@ -144,18 +143,17 @@ def test_a_run_has_the_conversation_before_it() -> None:
 
 
 @pytest.mark.parametrize("cut", range(6, len(sessions.CLAUDE), 3))
-async def test_the_times_of_a_run_that_goes_on_do_not_go_back(cut: int) -> None:
-    async with MemoryLog() as log:
-        for lines in (sessions.CLAUDE[:cut], sessions.CLAUDE):
-            feed = reactivex.Subject[tuple[str, str]]()
-            async with tap_each(feed, ClaudeCode(), log=log):
-                for line in lines:
-                    feed.on_next(("s.jsonl", json.dumps(line)))
-                for _ in range(200):
-                    await asyncio.sleep(0)
-        for info in await log.list():
-            times = [entry.time async for entry in log.read(info.run_id)]
-            assert times == sorted(times), info.row.title
+async def test_the_times_of_a_run_that_goes_on_do_not_go_back(cut: int, log: MemoryLog) -> None:
+    for lines in (sessions.CLAUDE[:cut], sessions.CLAUDE):
+        feed = reactivex.Subject[tuple[str, str]]()
+        async with tap_each(feed, ClaudeCode(), log=log):
+            for line in lines:
+                feed.on_next(("s.jsonl", json.dumps(line)))
+            for _ in range(200):
+                await asyncio.sleep(0)
+    for info in await log.list():
+        times = [entry.time async for entry in log.read(info.run_id)]
+        assert times == sorted(times), info.row.title
 
 
 def test_a_request_was_sent_when_what_it_answers_was_written() -> None:

@@ -252,54 +252,51 @@ async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, 
 
 
 @pytest.mark.parametrize("by", ["page", "command"])
-async def test_one_that_is_cut_off_is_ended_by_a_cancellation(by: str) -> None:
-    async with MemoryLog() as log:
-        first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
-        await first.hand_over()  # and nothing goes on with it
-        if by == "page":
-            await OpenRun(await log.existing("r"), log).cancel("enough")
-        else:
-            await cancel_stored(log, "r", "enough")
-        info = await log.existing("r")
-        assert (info.status, info.row.cause, info.row.reason) == ("aborted", "cancel", "the run was cancelled: enough")
+async def test_one_that_is_cut_off_is_ended_by_a_cancellation(by: str, log: MemoryLog) -> None:
+    first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
+    await first.hand_over()  # and nothing goes on with it
+    if by == "page":
+        await OpenRun(await log.existing("r"), log).cancel("enough")
+    else:
+        await cancel_stored(log, "r", "enough")
+    info = await log.existing("r")
+    assert (info.status, info.row.cause, info.row.reason) == ("aborted", "cancel", "the run was cancelled: enough")
 
 
-async def test_no_worker_goes_on_with_it() -> None:
-    async with MemoryLog() as log:
-        first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
-        await first.hand_over()
-        worker = Worker(ScriptedModel(["No."]), log=log)
-        assert [run async for run in recover_all(log, lambda _: worker, once=True)] == []
-        with pytest.raises(LocalProtocolError, match=r"another program \(agent\)"):
-            await worker.recover("r")
-        await tap(steps(), Steps(), log=log, run_id="r")
+async def test_no_worker_goes_on_with_it(log: MemoryLog) -> None:
+    first = await tap(steps(5, hangs=True), Steps(), log=log, run_id="r").started()
+    await first.hand_over()
+    worker = Worker(ScriptedModel(["No."]), log=log)
+    assert [run async for run in recover_all(log, lambda _: worker, once=True)] == []
+    with pytest.raises(LocalProtocolError, match=r"another program \(agent\)"):
+        await worker.recover("r")
+    await tap(steps(), Steps(), log=log, run_id="r")
 
 
-async def test_each_run_that_a_source_names() -> None:
-    async with MemoryLog() as log:
-        builders = [RunBuilder("acme", run=str(n)) for n in range(3)]
-        for builder in builders:
-            builder.start(f"Question {builder.run}")
-        items = [each for builder in builders for each in builder.take()]
-        for builder in builders[:2]:
-            builder.text("An answer.")
-            builder.end()
-            items += builder.take()
-        feed = Subject[Tapped]()
-        each = tap_each(feed, _Plain(), prefix="p-", log=log, name="acme")
-        ids: list[str] = []
-        each.runs.subscribe(lambda run: ids.append(run.id))
-        for item in items:
-            feed.on_next(item)
-            await asyncio.sleep(0)
-        feed.on_completed()
-        await each.ended()
-        assert ids == ["p-0", "p-1", "p-2"]
-        rows = {info.run_id: info.row.status for info in await log.list()}
-        assert rows == {"p-0": "finished", "p-1": "finished", "p-2": "aborted"}
-        again = tap_each(reactivex.from_iterable(items), _Plain(), prefix="p-", log=log, name="acme")
-        await again.ended()
-        assert {info.run_id: info.row.status for info in await log.list()} == rows
+async def test_each_run_that_a_source_names(log: MemoryLog) -> None:
+    builders = [RunBuilder("acme", run=str(n)) for n in range(3)]
+    for builder in builders:
+        builder.start(f"Question {builder.run}")
+    items = [each for builder in builders for each in builder.take()]
+    for builder in builders[:2]:
+        builder.text("An answer.")
+        builder.end()
+        items += builder.take()
+    feed = Subject[Tapped]()
+    each = tap_each(feed, _Plain(), prefix="p-", log=log, name="acme")
+    ids: list[str] = []
+    each.runs.subscribe(lambda run: ids.append(run.id))
+    for item in items:
+        feed.on_next(item)
+        await asyncio.sleep(0)
+    feed.on_completed()
+    await each.ended()
+    assert ids == ["p-0", "p-1", "p-2"]
+    rows = {info.run_id: info.row.status for info in await log.list()}
+    assert rows == {"p-0": "finished", "p-1": "finished", "p-2": "aborted"}
+    again = tap_each(reactivex.from_iterable(items), _Plain(), prefix="p-", log=log, name="acme")
+    await again.ended()
+    assert {info.run_id: info.row.status for info in await log.list()} == rows
 
 
 class _Plain:
@@ -364,13 +361,12 @@ async def test_every_door_refuses_what_its_program_cannot_do(kind: str) -> None:
             assert "performed by another program" in await response.text()
 
 
-async def test_a_run_that_has_failed_is_not_put_back() -> None:
-    async with MemoryLog() as log:
-        run = tap(steps(5, error=ValueError("boom")), Steps(), log=log)
-        await end_of(run)
-        with pytest.raises(RunStatusError, match="another program"):
-            await log.requeue(run.id)
-        assert not can_requeue((await log.existing(run.id)).row)
+async def test_a_run_that_has_failed_is_not_put_back(log: MemoryLog) -> None:
+    run = tap(steps(5, error=ValueError("boom")), Steps(), log=log)
+    await end_of(run)
+    with pytest.raises(RunStatusError, match="another program"):
+        await log.requeue(run.id)
+    assert not can_requeue((await log.existing(run.id)).row)
 
 
 async def test_the_end_has_the_time_that_its_source_reports() -> None:
@@ -384,24 +380,23 @@ async def test_the_end_has_the_time_that_its_source_reports() -> None:
     assert [record.time for record in run._journal.hub.history.records(0)] == [1000.0, 1002.0]  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_commands_of_other_processes_are_ignored_with_the_reason() -> None:
-    async with MemoryLog() as log:
-        run = await tap(steps(3, hangs=True), Steps(), log=log).started()
-        await run.barrier()
-        replica = Replica(log, run.id)
-        await replica.send("more")
-        await replica.pause()
-        await replica.cancel()
-        await replica.ended()
-        taken = [each.event for each in replica.hub.history.records(0) if isinstance(each.event, CommandTaken)]
-        assert [(each.kind, each.ignored) for each in taken] == [
-            ("ignored", NO_INPUT),
-            ("ignored", NO_INPUT),
-            ("cancel", ""),
-        ]
+async def test_commands_of_other_processes_are_ignored_with_the_reason(log: MemoryLog) -> None:
+    run = await tap(steps(3, hangs=True), Steps(), log=log).started()
+    await run.barrier()
+    replica = Replica(log, run.id)
+    await replica.send("more")
+    await replica.pause()
+    await replica.cancel()
+    await replica.ended()
+    taken = [each.event for each in replica.hub.history.records(0) if isinstance(each.event, CommandTaken)]
+    assert [(each.kind, each.ignored) for each in taken] == [
+        ("ignored", NO_INPUT),
+        ("ignored", NO_INPUT),
+        ("cancel", ""),
+    ]
 
 
-async def test_an_error_while_a_run_is_loaded_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_while_a_run_is_loaded_ends_it(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
     """Its writer is attached then, and may not wait for what is never stored."""
     emit = Journal.emit
 
@@ -409,14 +404,13 @@ async def test_an_error_while_a_run_is_loaded_ends_it(monkeypatch: pytest.Monkey
         emit(self, event)
         raise RuntimeError("a fault")
 
-    async with MemoryLog() as log:
-        monkeypatch.setattr(Journal, "emit", raising)
-        run = tap(steps(), Steps(), log=log)
-        with pytest.raises(RuntimeError, match="a fault"):
-            await asyncio.wait_for(run, 5)
-        assert run.done()
-        monkeypatch.undo()
-        await tap(steps(), Steps(), log=log)
+    monkeypatch.setattr(Journal, "emit", raising)
+    run = tap(steps(), Steps(), log=log)
+    with pytest.raises(RuntimeError, match="a fault"):
+        await asyncio.wait_for(run, 5)
+    assert run.done()
+    monkeypatch.undo()
+    await tap(steps(), Steps(), log=log)
 
 
 async def test_a_source_waits_for_a_run_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,105 +40,97 @@ async def responses(log: EventLog, run_id: str) -> list[Any]:
     return [event for event in events if isinstance(event, ResponseEvent)]
 
 
-async def test_a_stored_run_is_a_regression_test() -> None:
+async def test_a_stored_run_is_a_regression_test(log: MemoryLog) -> None:
     """The worker runs again with the answers of then and its tools of now, and comes to the same conversation."""
-    async with MemoryLog() as log:
-        stored = await store(log, *REPLIES)
+    stored = await store(log, *REPLIES)
+    model = await ScriptedModel.from_log(log, stored)
+    assert (model.name, model.model) == ("acme", "large")
+    run = Worker(model, tools=[look], log=log).run("Hi")
+    await run
+    diff = await diff_runs(log, stored, run.id)
+    assert diff.is_equal
+    assert diff.messages == ()
+    assert await responses(log, run.id) == await responses(log, stored)
+    assert len(model.requests) == 2
+
+
+async def test_a_tool_that_has_changed_fails_the_next_request(log: MemoryLog) -> None:
+    stored = await store(log, *REPLIES)
+
+    @tool(name="look")
+    async def look_again(n: int) -> str:
+        """Look."""
+        return f"saw {n + 1}"
+
+    model = await ScriptedModel.from_log(log, stored)
+    with pytest.raises(RequestChangedError) as caught:
+        await Worker(model, tools=[look_again]).run("Hi")
+    assert caught.value.request == 2
+    assert caught.value.difference == ("message 3 was 'user: look: saw 1', and is now 'user: look: saw 2'")
+    model = await ScriptedModel.from_log(log, stored, strict=False)
+    result = await Worker(model, tools=[look_again]).run("Hello?")
+    assert result.text == "It is a cat."
+
+
+async def test_the_first_difference_is_named(log: MemoryLog) -> None:
+    stored = await store(log, *REPLIES, system="Be brief.")
+
+    async def difference(text: str = "Hi", **options: Any) -> str:
         model = await ScriptedModel.from_log(log, stored)
-        assert (model.name, model.model) == ("acme", "large")
-        run = Worker(model, tools=[look], log=log).run("Hi")
-        await run
-        diff = await diff_runs(log, stored, run.id)
-        assert diff.is_equal
-        assert diff.messages == ()
-        assert await responses(log, run.id) == await responses(log, stored)
-        assert len(model.requests) == 2
-
-
-async def test_a_tool_that_has_changed_fails_the_next_request() -> None:
-    async with MemoryLog() as log:
-        stored = await store(log, *REPLIES)
-
-        @tool(name="look")
-        async def look_again(n: int) -> str:
-            """Look."""
-            return f"saw {n + 1}"
-
-        model = await ScriptedModel.from_log(log, stored)
+        given: dict[str, Any] = {"tools": [look], "system": "Be brief.", **options}
         with pytest.raises(RequestChangedError) as caught:
-            await Worker(model, tools=[look_again]).run("Hi")
-        assert caught.value.request == 2
-        assert caught.value.difference == ("message 3 was 'user: look: saw 1', and is now 'user: look: saw 2'")
-        model = await ScriptedModel.from_log(log, stored, strict=False)
-        result = await Worker(model, tools=[look_again]).run("Hello?")
-        assert result.text == "It is a cat."
+            await Worker(model, **given).run(text)
+        return caught.value.difference
+
+    assert await difference("Hello") == "message 1 was 'user: Hi', and is now 'user: Hello'"
+    assert await difference(system=None) == ("the system text was 'Be brief.', and is now None")
+    assert await difference(tools=[]) == "the tools differ: ['look'] are missing, and [] are new"
 
 
-async def test_the_first_difference_is_named() -> None:
-    async with MemoryLog() as log:
-        stored = await store(log, *REPLIES, system="Be brief.")
-
-        async def difference(text: str = "Hi", **options: Any) -> str:
-            model = await ScriptedModel.from_log(log, stored)
-            given: dict[str, Any] = {"tools": [look], "system": "Be brief.", **options}
-            with pytest.raises(RequestChangedError) as caught:
-                await Worker(model, **given).run(text)
-            return caught.value.difference
-
-        assert await difference("Hello") == "message 1 was 'user: Hi', and is now 'user: Hello'"
-        assert await difference(system=None) == ("the system text was 'Be brief.', and is now None")
-        assert await difference(tools=[]) == "the tools differ: ['look'] are missing, and [] are new"
-
-
-async def test_more_requests_than_then_are_refused() -> None:
-    async with MemoryLog() as log:
-        stored = await store(log, say("Hello."))
-        model = await ScriptedModel.from_log(log, stored, strict=False)
+async def test_more_requests_than_then_are_refused(log: MemoryLog) -> None:
+    stored = await store(log, say("Hello."))
+    model = await ScriptedModel.from_log(log, stored, strict=False)
+    await Worker(model).run("Hi")
+    with pytest.raises(ScriptExhaustedError):
         await Worker(model).run("Hi")
-        with pytest.raises(ScriptExhaustedError):
-            await Worker(model).run("Hi")
 
 
-async def test_attempts_that_were_retracted_are_left_out() -> None:
-    async with MemoryLog() as log:
-        first = say("half a sen") + fail("Overloaded", "overloaded", retryable=True)
-        stored = await store(log, first, *REPLIES, response_retry=Retry(retries=1, first=0.0))
+async def test_attempts_that_were_retracted_are_left_out(log: MemoryLog) -> None:
+    first = say("half a sen") + fail("Overloaded", "overloaded", retryable=True)
+    stored = await store(log, first, *REPLIES, response_retry=Retry(retries=1, first=0.0))
+    model = await ScriptedModel.from_log(log, stored)
+    run = Worker(model, tools=[look]).run("Hi")
+    assert (await run).text == "It is a cat."
+    assert run.state.attempts == 2
+
+
+async def test_a_run_that_failed_fails_again(log: MemoryLog) -> None:
+    for reply in (
+        say("half a sen") + fail("Bad luck", "server", retryable=False),
+        fail("Bad luck", "server", retryable=False),
+    ):
+        stored = await store(log, reply)
         model = await ScriptedModel.from_log(log, stored)
-        run = Worker(model, tools=[look]).run("Hi")
-        assert (await run).text == "It is a cat."
-        assert run.state.attempts == 2
+        with pytest.raises(ProviderError, match="Bad luck"):
+            await Worker(model, tools=[look]).run("Hi")
 
 
-async def test_a_run_that_failed_fails_again() -> None:
-    async with MemoryLog() as log:
-        for reply in (
-            say("half a sen") + fail("Bad luck", "server", retryable=False),
-            fail("Bad luck", "server", retryable=False),
-        ):
-            stored = await store(log, reply)
-            model = await ScriptedModel.from_log(log, stored)
-            with pytest.raises(ProviderError, match="Bad luck"):
-                await Worker(model, tools=[look]).run("Hi")
+async def test_the_responses_of_runs_inside_are_left_out(log: MemoryLog) -> None:
+
+    def make(outer: Any, inner: Any) -> Worker:
+        scout = Worker(inner)
+        send = worker_tool(scout, name="scout", description="Send a scout.")
+        return Worker(outer, tools=[send], log=log)
+
+    run = make(ScriptedModel([call("scout", task="Go."), say("All is well.")]), ScriptedModel(["Nothing there."])).run(
+        "Hi"
+    )
+    await run
+    model = await ScriptedModel.from_log(log, run.id)
+    again = make(model, ScriptedModel(["Nothing there."])).run("Hi")
+    assert (await again).text == "All is well."
 
 
-async def test_the_responses_of_runs_inside_are_left_out() -> None:
-    async with MemoryLog() as log:
-
-        def make(outer: Any, inner: Any) -> Worker:
-            scout = Worker(inner)
-            send = worker_tool(scout, name="scout", description="Send a scout.")
-            return Worker(outer, tools=[send], log=log)
-
-        run = make(
-            ScriptedModel([call("scout", task="Go."), say("All is well.")]), ScriptedModel(["Nothing there."])
-        ).run("Hi")
-        await run
-        model = await ScriptedModel.from_log(log, run.id)
-        again = make(model, ScriptedModel(["Nothing there."])).run("Hi")
-        assert (await again).text == "All is well."
-
-
-async def test_a_run_without_a_response_is_not_a_script() -> None:
-    async with MemoryLog() as log:
-        with pytest.raises(LogError, match="no run"):
-            await ScriptedModel.from_log(log, "run-9")
+async def test_a_run_without_a_response_is_not_a_script(log: MemoryLog) -> None:
+    with pytest.raises(LogError, match="no run"):
+        await ScriptedModel.from_log(log, "run-9")

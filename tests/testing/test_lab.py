@@ -377,11 +377,10 @@ async def test_a_summary_of_the_model_comes_again() -> None:
     assert (await again(stored)).status == "differs"
 
 
-async def test_the_log_of_a_candidate_stays_as_it_is() -> None:
+async def test_the_log_of_a_candidate_stays_as_it_is(log: MemoryLog) -> None:
     stored = await store(*TWICE)
-    async with MemoryLog() as log:
-        assert (await again(stored, log=log)).same
-        assert await LabRun.read(log) == []
+    assert (await again(stored, log=log)).same
+    assert await LabRun.read(log) == []
 
 
 async def test_equal_calls_of_one_response_have_their_own_results() -> None:
@@ -516,14 +515,13 @@ async def test_a_run_that_begins_elsewhere_is_not_rerun() -> None:
     assert (await again(LabRun("run-1", first.records[:1]))).reason == "the log has no response of its model"
 
 
-async def test_a_forked_run_is_run_again() -> None:
-    async with MemoryLog() as log:
-        stored = await Worker(ScriptedModel(TWICE), tools=[look], log=log).run("Hi")
-        at = next(r.seq for r in (await LabRun.read(log))[0].records if isinstance(r.event, MessageAdd))
-        await Worker(ScriptedModel(["It is a dog."]), tools=[look], log=log).session.fork(stored.run_id, at)
-        seen.clear()
-        for each in await LabRun.read(log):
-            assert (await again(each)).same
+async def test_a_forked_run_is_run_again(log: MemoryLog) -> None:
+    stored = await Worker(ScriptedModel(TWICE), tools=[look], log=log).run("Hi")
+    at = next(r.seq for r in (await LabRun.read(log))[0].records if isinstance(r.event, MessageAdd))
+    await Worker(ScriptedModel(["It is a dog."]), tools=[look], log=log).session.fork(stored.run_id, at)
+    seen.clear()
+    for each in await LabRun.read(log):
+        assert (await again(each)).same
 
 
 async def test_the_state_that_is_shared_at_the_beginning_is_that_of_the_run() -> None:

@@ -111,14 +111,12 @@ def drawn(drawing: str) -> Heard:
         ("(a,b,|)", "---a--(b,|)"),
     ],
 )
-def test_items_wait_in_order_and_the_end_after_them(items: str, expected: str, way: Way) -> None:
-    test = Marbles()
+def test_items_wait_in_order_and_the_end_after_them(items: str, expected: str, way: Way, test: Marbles) -> None:
     assert played(test.cold(items).pipe(one_by_one(slow)), way, test) == drawn(expected)
 
 
 @WAYS
-def test_an_error_of_the_source_cancels_what_it_waits_for(way: Way) -> None:
-    test = Marbles()
+def test_an_error_of_the_source_cancels_what_it_waits_for(way: Way, test: Marbles) -> None:
     heard = played(test.cold("-a-b-#").pipe(one_by_one(slow)), way, test)
     # The coroutine goes on when the item has cleaned up.
     assert heard == drawn("----a-#" if way is awaited else "----a#")
@@ -127,8 +125,9 @@ def test_an_error_of_the_source_cancels_what_it_waits_for(way: Way) -> None:
 
 @WAYS
 @pytest.mark.parametrize("until", range(1, 11))
-def test_whenever_it_is_left_it_cancels_what_it_waits_for_and_drops_the_rest(until: int, way: Way) -> None:
-    test = Marbles()
+def test_whenever_it_is_left_it_cancels_what_it_waits_for_and_drops_the_rest(
+    until: int, way: Way, test: Marbles
+) -> None:
     heard = played(test.cold("-a-b-c------|").pipe(one_by_one(slow)), way, test, until)
     assert heard == [each for each in drawn("----a--b--c-|") if each[0] <= until]
     begun = [letter for letter, tick in (("a", 1), ("b", 4), ("c", 7)) if tick <= until]
@@ -140,8 +139,7 @@ def test_whenever_it_is_left_it_cancels_what_it_waits_for_and_drops_the_rest(unt
 
 @WAYS
 @pytest.mark.parametrize("items", ["-a-b-----|", "(a,b)-----|", "(a,b,|)"])
-def test_what_is_left_at_the_first_item_begins_no_other(items: str, way: Way) -> None:
-    test = Marbles()
+def test_what_is_left_at_the_first_item_begins_no_other(items: str, way: Way, test: Marbles) -> None:
     assert played(test.cold(items).pipe(one_by_one(slow)), way, test, 2) == []
     assert LOG == ["begin a", "clean a"]
 
@@ -217,8 +215,7 @@ class Source:
 
 
 @WAYS
-def test_items_are_not_held_back_until_a_coroutine_that_emits_them_ends(way: Way) -> None:
-    test = Marbles()
+def test_items_are_not_held_back_until_a_coroutine_that_emits_them_ends(way: Way, test: Marbles) -> None:
     pipe = Source("a9b9").observable().pipe(one_by_one(slow), one_by_one(slow))
     assert played(pipe, way, test) == [(6, "a"), (15, "b"), (18, "|")]
 

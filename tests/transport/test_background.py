@@ -265,21 +265,20 @@ async def test_leaving_before_the_response_has_a_name_cancels_it_when_it_has_one
 
 @pytest.mark.parametrize("is_handed_over", [False, True])
 async def test_a_run_that_is_left_before_its_response_has_a_name_cancels_it(
-    is_handed_over: bool, raw_server: RawServer
+    is_handed_over: bool, raw_server: RawServer, log: MemoryLog
 ) -> None:
     """The process that continues the run sends its request again."""
     service = Slow()
     provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
     options = Options(extra={"background": True})
-    async with MemoryLog() as log:
-        run = Worker(Client(provider), options=options, log=log).run("hi")
-        await service.arrived.wait()
-        leaving = asyncio.ensure_future(run.hand_over() if is_handed_over else run.cancel())
-        service.may_answer.set()
-        await leaving
-        if is_handed_over:
-            await service.cancelled.wait()
-        assert service.cancelled.is_set()
+    run = Worker(Client(provider), options=options, log=log).run("hi")
+    await service.arrived.wait()
+    leaving = asyncio.ensure_future(run.hand_over() if is_handed_over else run.cancel())
+    service.may_answer.set()
+    await leaving
+    if is_handed_over:
+        await service.cancelled.wait()
+    assert service.cancelled.is_set()
 
 
 async def test_a_response_that_is_left_and_gets_no_name_is_not_sent_again(raw_server: RawServer) -> None:

@@ -88,26 +88,25 @@ async def test_a_budget_counts_them_once() -> None:
     assert budget.runs == 0
 
 
-async def test_the_records_of_a_run_in_a_hook_are_those_of_a_run_inside() -> None:
+async def test_the_records_of_a_run_in_a_hook_are_those_of_a_run_inside(log: MemoryLog) -> None:
     inner = Worker(judge(), tools=[look])
-    async with MemoryLog() as log:
-        named = Worker(judge(), log=log)
+    named = Worker(judge(), log=log)
 
-        async def both() -> None:
-            await inner.run("?")
-            await named.run("?")
+    async def both() -> None:
+        await inner.run("?")
+        await named.run("?")
 
-        run = Worker(ScriptedModel(["Fine."]), hooks=[asks(both)], log=log).run("Go.")
-        await run
-        records = [record async for record in run]
-        assert lint(records) == []
-        paths = {record.path for record in records if isinstance(record.event, RunStart)}
-        assert {len(path) for path in paths} == {0, 1}
-        rows = {info.run_id: info.row.outer async for page in log.list_pages() for info in page}
-        assert sorted(rows.values()) == ["", run.id]  # the other one is in no log
-        row = (await log.existing(run.id)).row
-        row_tokens = row.input_tokens, row.output_tokens
-        assert sum(row_tokens) == 15 + 2 * ASKED.total_tokens
+    run = Worker(ScriptedModel(["Fine."]), hooks=[asks(both)], log=log).run("Go.")
+    await run
+    records = [record async for record in run]
+    assert lint(records) == []
+    paths = {record.path for record in records if isinstance(record.event, RunStart)}
+    assert {len(path) for path in paths} == {0, 1}
+    rows = {info.run_id: info.row.outer async for page in log.list_pages() for info in page}
+    assert sorted(rows.values()) == ["", run.id]  # the other one is in no log
+    row = (await log.existing(run.id)).row
+    row_tokens = row.input_tokens, row.output_tokens
+    assert sum(row_tokens) == 15 + 2 * ASKED.total_tokens
 
 
 async def watch(run: Run[None], react: Callable[[Record], None]) -> None:
@@ -252,13 +251,12 @@ async def test_losers_of_a_race_in_a_hook_count_each_by_its_own_model() -> None:
     assert run.state.usage.total_tokens == 15 + ASKED.total_tokens
 
 
-async def test_the_usual_limit_of_the_cost_is_recorded_in_a_log() -> None:
+async def test_the_usual_limit_of_the_cost_is_recorded_in_a_log(log: MemoryLog) -> None:
     usage = Usage(20_000_000, 0)  # of more than 50 USD
     replies = [call("look") + Reply(usage=usage), "Nothing there."]
     model = ScriptedModel(replies, model="claude-opus-5-5")
-    async with MemoryLog() as log:
-        worker = Worker(model, tools=[look], log=log, limits=Limits(max_tokens=None))
-        run = worker.run("Go.")
-        with pytest.raises(LimitExceededError, match="max_cost"):
-            await run
-        assert (await log.existing(run.id)).row.cause == "limit"
+    worker = Worker(model, tools=[look], log=log, limits=Limits(max_tokens=None))
+    run = worker.run("Go.")
+    with pytest.raises(LimitExceededError, match="max_cost"):
+        await run
+    assert (await log.existing(run.id)).row.cause == "limit"

@@ -198,32 +198,31 @@ async def test_what_cannot_be_recorded_is_refused_where_it_is_emitted(event: Cus
         await worker.run("Hi")
 
 
-async def test_hooks_and_stages_know_the_labels_of_their_run() -> None:
-    async with MemoryLog() as log:
-        seen: list[object] = []
+async def test_hooks_and_stages_know_the_labels_of_their_run(log: MemoryLog) -> None:
+    seen: list[object] = []
 
-        @on_message_send
-        def note(context: Any) -> None:
-            seen.append(dict(context.labels))
-            context.labels["tenant"] = "changed"
+    @on_message_send
+    def note(context: Any) -> None:
+        seen.append(dict(context.labels))
+        context.labels["tenant"] = "changed"
 
-        def noting(turn: Turn) -> Observable[Any]:
-            seen.append(dict(turn.labels))
-            cast("Any", turn.labels)["tenant"] = "changed"
-            return decide(turn)
+    def noting(turn: Turn) -> Observable[Any]:
+        seen.append(dict(turn.labels))
+        cast("Any", turn.labels)["tenant"] = "changed"
+        return decide(turn)
 
-        def make(tenant: str) -> Worker:
-            labels = {"tenant": tenant}
-            return Worker(ScriptedModel(["Hi."]), hooks=[note], stages={"decide": noting}, labels=labels, log=log)
+    def make(tenant: str) -> Worker:
+        labels = {"tenant": tenant}
+        return Worker(ScriptedModel(["Hi."]), hooks=[note], stages={"decide": noting}, labels=labels, log=log)
 
-        run = make("acme").run("Hi")
-        await run
-        start = (await anext(aiter(run))).event
-        assert isinstance(start, RunStart)
-        assert start.labels == {"tenant": "acme"}
-        fork = await fork_run(log, run.id, 2, labels={"tenant": "beta"})
-        await make("gamma").recover(fork)
-        assert seen == [{"tenant": "acme"}] * 2 + [{"tenant": "beta"}] * 2
+    run = make("acme").run("Hi")
+    await run
+    start = (await anext(aiter(run))).event
+    assert isinstance(start, RunStart)
+    assert start.labels == {"tenant": "acme"}
+    fork = await fork_run(log, run.id, 2, labels={"tenant": "beta"})
+    await make("gamma").recover(fork)
+    assert seen == [{"tenant": "acme"}] * 2 + [{"tenant": "beta"}] * 2
 
 
 async def test_hooks_and_stages_know_the_conversation_of_their_run() -> None:

@@ -97,7 +97,7 @@ async def test_a_paused_run_takes_its_state_along() -> None:
     assert finished.shared_state == {"mine": 1}
 
 
-async def test_a_recovered_run_has_the_state_of_the_log() -> None:
+async def test_a_recovered_run_has_the_state_of_the_log(log: MemoryLog) -> None:
     gate = asyncio.Event()
 
     @tool(effect="idempotent")
@@ -107,20 +107,19 @@ async def test_a_recovered_run_has_the_state_of_the_log() -> None:
         await gate.wait()
         return "waited"
 
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([call("wait")]), tools=[wait], log=log, shared_state={"n": 1})
-        run = worker.run("go")
-        async for record in run:
-            if isinstance(record.event, SharedStateChange) and record.event.path:
-                break
-        run.hand_over(seconds=0.0)
-        with pytest.raises(Exception, match="handed over"):
-            await run
-        gate.set()
-        other = Worker(ScriptedModel(["Done."]), tools=[wait], log=log)
-        recovered = await other.recover(run.id).started()
-        assert (await recovered).shared_state == {"n": 1, "status": "waiting"}
-        assert (await other.load(run.id)).shared_state == {"n": 1, "status": "waiting"}
+    worker = Worker(ScriptedModel([call("wait")]), tools=[wait], log=log, shared_state={"n": 1})
+    run = worker.run("go")
+    async for record in run:
+        if isinstance(record.event, SharedStateChange) and record.event.path:
+            break
+    run.hand_over(seconds=0.0)
+    with pytest.raises(Exception, match="handed over"):
+        await run
+    gate.set()
+    other = Worker(ScriptedModel(["Done."]), tools=[wait], log=log)
+    recovered = await other.recover(run.id).started()
+    assert (await recovered).shared_state == {"n": 1, "status": "waiting"}
+    assert (await other.load(run.id)).shared_state == {"n": 1, "status": "waiting"}
 
 
 async def test_a_change_that_cannot_be_made_is_an_error_of_the_tool() -> None:

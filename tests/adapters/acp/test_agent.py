@@ -601,38 +601,37 @@ async def test_the_client_s_mcp_servers_are_tools_and_a_broken_one_is_left_out(
 # Stored sessions
 
 
-async def test_a_stored_session_is_listed_loaded_continued_and_deleted() -> None:
-    async with MemoryLog() as log:
-        edit = call("edit_file", path="a.py", old_string="1", new_string="2")
-        make, _ = scripted(think("Hm.") + edit, "Done.", "Bye.", tools=[edit_file])
-        async with serving(make, log=log) as client:
-            session = await client.open()
-            await client.prompt(session, "Edit")
-            await client.prompt(session, "Thanks")
-            assert await client.ask("session/new", cwd="/elsewhere", mcpServers=[])
-        shown = [u for u in client.received if u["sessionUpdate"] != "session_info_update"]
+async def test_a_stored_session_is_listed_loaded_continued_and_deleted(log: MemoryLog) -> None:
+    edit = call("edit_file", path="a.py", old_string="1", new_string="2")
+    make, _ = scripted(think("Hm.") + edit, "Done.", "Bye.", tools=[edit_file])
+    async with serving(make, log=log) as client:
+        session = await client.open()
+        await client.prompt(session, "Edit")
+        await client.prompt(session, "Thanks")
+        assert await client.ask("session/new", cwd="/elsewhere", mcpServers=[])
+    shown = [u for u in client.received if u["sessionUpdate"] != "session_info_update"]
 
-        make, model = scripted("Hello again!", "And again.", tools=[edit_file])
-        async with serving(make, log=log) as client:
-            told = await client.ask("initialize", protocolVersion=1)
-            assert told["agentCapabilities"]["loadSession"]
-            (listed,) = (await client.ask("session/list", cwd="/home/me"))["sessions"]
-            assert (listed["sessionId"], listed["title"]) == (session, "Edit")
-            assert (await client.ask("session/list", cwd="/elsewhere"))["sessions"] == []
-            await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
-            replayed = [u for u in client.received if u["sessionUpdate"] != "user_message_chunk"]
-            assert joined(replayed) == joined(shown)
-            assert client.text_of("user_message_chunk") == "EditThanks"
-            assert await client.prompt(session, "Hi") == {"stopReason": "end_turn"}
-            assert model.requests[0].conversation.messages[-2].text == "Bye."
-            client.received.clear()
-            await client.ask("session/resume", sessionId=session, cwd="/home/me", mcpServers=[])
-            assert client.received == []
-            assert await client.prompt(session, "Hi") == {"stopReason": "end_turn"}
-            await client.ask("session/delete", sessionId=session)
-            with pytest.raises(RefusedError, match="no session"):
-                await client.ask("session/load", sessionId=session, cwd="/", mcpServers=[])
-        assert await log.list() == []
+    make, model = scripted("Hello again!", "And again.", tools=[edit_file])
+    async with serving(make, log=log) as client:
+        told = await client.ask("initialize", protocolVersion=1)
+        assert told["agentCapabilities"]["loadSession"]
+        (listed,) = (await client.ask("session/list", cwd="/home/me"))["sessions"]
+        assert (listed["sessionId"], listed["title"]) == (session, "Edit")
+        assert (await client.ask("session/list", cwd="/elsewhere"))["sessions"] == []
+        await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
+        replayed = [u for u in client.received if u["sessionUpdate"] != "user_message_chunk"]
+        assert joined(replayed) == joined(shown)
+        assert client.text_of("user_message_chunk") == "EditThanks"
+        assert await client.prompt(session, "Hi") == {"stopReason": "end_turn"}
+        assert model.requests[0].conversation.messages[-2].text == "Bye."
+        client.received.clear()
+        await client.ask("session/resume", sessionId=session, cwd="/home/me", mcpServers=[])
+        assert client.received == []
+        assert await client.prompt(session, "Hi") == {"stopReason": "end_turn"}
+        await client.ask("session/delete", sessionId=session)
+        with pytest.raises(RefusedError, match="no session"):
+            await client.ask("session/load", sessionId=session, cwd="/", mcpServers=[])
+    assert await log.list() == []
 
 
 def joined(updates: list[Told]) -> list[Told]:
@@ -655,63 +654,60 @@ async def test_a_client_that_leaves_ends_its_run() -> None:
     assert model.left == 1
 
 
-async def test_a_stored_run_whose_client_has_left_is_continued_with_the_next_prompt() -> None:
-    async with MemoryLog() as log:
-        make, _ = scripted(say("Well") + stall())
-        async with serving(make, log=log) as client:
-            session = await client.open()
-            client.prompt(session, "Hi").cancel()
-            await client.until(lambda: client.text == "Well")
-        (info,) = await log.list()
-        assert info.status == "running"
-        assert info.is_cut_off()
+async def test_a_stored_run_whose_client_has_left_is_continued_with_the_next_prompt(log: MemoryLog) -> None:
+    make, _ = scripted(say("Well") + stall())
+    async with serving(make, log=log) as client:
+        session = await client.open()
+        client.prompt(session, "Hi").cancel()
+        await client.until(lambda: client.text == "Well")
+    (info,) = await log.list()
+    assert info.status == "running"
+    assert info.is_cut_off()
 
-        make, model = scripted("Well, hello!", "You are welcome.")
-        async with serving(make, log=log) as client:
-            await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
-            assert client.text.startswith("Well[The response above is void")
-            assert await client.prompt(session, "Thanks") == {"stopReason": "end_turn"}
-        sent = [message.text for message in model.requests[-1].conversation.messages]
-        assert sent[0] == "Hi"
-        assert sent[-1] == "Thanks"
-        (info,) = await log.list()
-        assert info.status == "finished"
-
-
-async def test_a_question_that_the_client_has_left_open_is_sent_again() -> None:
-    async with MemoryLog() as log:
-        make, _ = deleting("a.py")
-        async with serving(make, "wait", log=log) as client:
-            session = await client.open()
-            client.prompt(session, "Delete").cancel()
-            await client.until(lambda: client.questions)
-        assert [info.status for info in await log.list()] == ["paused"]
-
-        make, model = scripted("Done.", tools=[delete])
-        async with serving(make, "allow_once", log=log) as client:
-            await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
-            assert client.call()["status"] == "pending"
-            assert await client.prompt(session, "Go on") == {"stopReason": "end_turn"}
-            assert client.call()["status"] == "completed"
-        last = model.requests[0].conversation.messages
-        assert last[-2].tool_results[0].text == "deleted a.py"
-        assert last[-1].text == "Go on"
+    make, model = scripted("Well, hello!", "You are welcome.")
+    async with serving(make, log=log) as client:
+        await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
+        assert client.text.startswith("Well[The response above is void")
+        assert await client.prompt(session, "Thanks") == {"stopReason": "end_turn"}
+    sent = [message.text for message in model.requests[-1].conversation.messages]
+    assert sent[0] == "Hi"
+    assert sent[-1] == "Thanks"
+    (info,) = await log.list()
+    assert info.status == "finished"
 
 
-async def test_a_refused_prompt_is_neither_sent_with_the_next_nor_replayed() -> None:
-    async with MemoryLog() as log:
-        make, model = scripted("Hello!", say("No.", stop=StopKind.REFUSAL), "Yes.")
-        async with serving(make, log=log) as client:
-            session = await client.open()
-            for text in ("Hi", "Something bad", "Something good"):
-                await client.prompt(session, text)
-        make, later = scripted("Bye.")
-        async with serving(make, log=log) as client:
-            await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
-            assert client.text_of("user_message_chunk") == "HiSomething good"
-            await client.prompt(session, "Bye")
-        sent = [[message.text for message in one.requests[-1].conversation.messages] for one in (model, later)]
-        assert sent == [["Hi", "Hello!", "Something good"], ["Hi", "Hello!", "Something good", "Yes.", "Bye"]]
+async def test_a_question_that_the_client_has_left_open_is_sent_again(log: MemoryLog) -> None:
+    make, _ = deleting("a.py")
+    async with serving(make, "wait", log=log) as client:
+        session = await client.open()
+        client.prompt(session, "Delete").cancel()
+        await client.until(lambda: client.questions)
+    assert [info.status for info in await log.list()] == ["paused"]
+
+    make, model = scripted("Done.", tools=[delete])
+    async with serving(make, "allow_once", log=log) as client:
+        await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
+        assert client.call()["status"] == "pending"
+        assert await client.prompt(session, "Go on") == {"stopReason": "end_turn"}
+        assert client.call()["status"] == "completed"
+    last = model.requests[0].conversation.messages
+    assert last[-2].tool_results[0].text == "deleted a.py"
+    assert last[-1].text == "Go on"
+
+
+async def test_a_refused_prompt_is_neither_sent_with_the_next_nor_replayed(log: MemoryLog) -> None:
+    make, model = scripted("Hello!", say("No.", stop=StopKind.REFUSAL), "Yes.")
+    async with serving(make, log=log) as client:
+        session = await client.open()
+        for text in ("Hi", "Something bad", "Something good"):
+            await client.prompt(session, text)
+    make, later = scripted("Bye.")
+    async with serving(make, log=log) as client:
+        await client.ask("session/load", sessionId=session, cwd="/home/me", mcpServers=[])
+        assert client.text_of("user_message_chunk") == "HiSomething good"
+        await client.prompt(session, "Bye")
+    sent = [[message.text for message in one.requests[-1].conversation.messages] for one in (model, later)]
+    assert sent == [["Hi", "Hello!", "Something good"], ["Hi", "Hello!", "Something good", "Yes.", "Bye"]]
 
 
 GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}

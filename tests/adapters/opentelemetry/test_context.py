@@ -124,34 +124,33 @@ def _context_of(received: Received, name: str) -> SpanContext:
 
 
 async def test_a_run_that_another_process_takes_over_continues_the_trace_and_links_to_the_taker(
-    received: Received,
+    received: Received, log: MemoryLog
 ) -> None:
-    async with MemoryLog() as log:
-        first = Worker(ScriptedModel([call("look"), stall()]), tools=[look], log=log, tracing=received.observer())
-        with received.tracer.start_as_current_span("request"):
-            run = first.run("Look.")
-        async for record in run:
-            if record.turn == 2:
-                break
-        await run.hand_over(reason="a deployment")
-        one = received.spans["invoke_agent"]
-        assert dict(one.attributes or {})["rxworker.run.status"] == "handed_over"
-        second = Worker(ScriptedModel(["Done."]), tools=[look], log=log, tracing=received.observer())
-        with received.tracer.start_as_current_span("sweep") as sweep:
-            taken = await second.recover(run.id, reason="found").started()
-        await taken
-        other = received.spans["invoke_agent"]
-        assert other is not one
-        names = [span.name for span in received.all]
-        assert names.count("chat scripted") == 3  # what the first process has traced is not traced again
-        assert names.count("execute_tool look") == 1
-        assert other.parent is not None
-        assert other.parent.span_id == _context_of(received, "request").span_id
-        assert other.context is not None
-        assert other.context.trace_id == _context_of(received, "request").trace_id
-        assert [link.context.span_id for link in other.links] == [sweep.get_span_context().span_id]
-        (name, about) = events(other)[0]
-        assert (name, about["reason"]) == ("rxworker.run.recover", "found")
+    first = Worker(ScriptedModel([call("look"), stall()]), tools=[look], log=log, tracing=received.observer())
+    with received.tracer.start_as_current_span("request"):
+        run = first.run("Look.")
+    async for record in run:
+        if record.turn == 2:
+            break
+    await run.hand_over(reason="a deployment")
+    one = received.spans["invoke_agent"]
+    assert dict(one.attributes or {})["rxworker.run.status"] == "handed_over"
+    second = Worker(ScriptedModel(["Done."]), tools=[look], log=log, tracing=received.observer())
+    with received.tracer.start_as_current_span("sweep") as sweep:
+        taken = await second.recover(run.id, reason="found").started()
+    await taken
+    other = received.spans["invoke_agent"]
+    assert other is not one
+    names = [span.name for span in received.all]
+    assert names.count("chat scripted") == 3  # what the first process has traced is not traced again
+    assert names.count("execute_tool look") == 1
+    assert other.parent is not None
+    assert other.parent.span_id == _context_of(received, "request").span_id
+    assert other.context is not None
+    assert other.context.trace_id == _context_of(received, "request").trace_id
+    assert [link.context.span_id for link in other.links] == [sweep.get_span_context().span_id]
+    (name, about) = events(other)[0]
+    assert (name, about["reason"]) == ("rxworker.run.recover", "found")
 
 
 async def test_a_queued_run_keeps_the_context_of_its_submitter(received: Received) -> None:
