@@ -453,6 +453,28 @@ def scope_of(change: Change) -> Scope:
 _RUN = Scope()
 
 
+Wire: TypeAlias = dict[str, object]
+"""An event of a protocol as it goes over the wire; its values have a JSON form."""
+
+
+def tagged(kind: str, **members: object) -> Wire:
+    """An event of a type, by the names on the wire. A member that is ``None`` is left out.
+
+    >>> tagged("text-end", id="text-1", providerMetadata=None)
+    {'type': 'text-end', 'id': 'text-1'}
+    """
+    return {"type": kind, **present(**members)}
+
+
+def present(**members: object) -> Wire:
+    """The members that are not ``None``.
+
+    >>> present(id="text-1", title=None)
+    {'id': 'text-1'}
+    """
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def data_line(value: object) -> bytes:
     r"""The value as a frame of server-sent events.
 

@@ -16,9 +16,7 @@ from rxworker.events import Record, SharedStateChange
 from rxworker.hooks import ToolCallContext
 from rxworker.log import MemoryLog
 from rxworker.protocols.ag_ui import AgUiEncoder
-from rxworker.protocols.ag_ui.wire import StateDelta, StateSnapshot
 from rxworker.protocols.ui_messages import UiMessageEncoder
-from rxworker.protocols.ui_messages.wire import Data
 from rxworker.testing import ScriptedModel, call, call_context
 from rxworker.tools import ToolContext
 from rxworker.worker import load_paused, save_paused
@@ -162,15 +160,15 @@ async def test_clients_receive_snapshots_and_changes() -> None:
     records = [record async for record in run]
     encoder = AgUiEncoder("t", "r")
     events = [event for record in records for event in encoder.feed(record)]
-    assert isinstance(events[1], StateSnapshot)
-    deltas = [event.delta for event in events if isinstance(event, StateDelta)]
+    assert events[1]["type"] == "STATE_SNAPSHOT"
+    deltas = [event["delta"] for event in events if event["type"] == "STATE_DELTA"]
     added: Any = {"op": "add", "path": "/steps/-", "value": {"title": "test", "done": False}}
-    assert (len(deltas), deltas[1]) == (2, (added,))
+    assert (len(deltas), deltas[1]) == (2, [added])
     late = AgUiEncoder("t", "r").catch_up(run.state, run.id)
-    assert [e.snapshot for e in late if isinstance(e, StateSnapshot)] == [run.state.shared_state]
+    assert [e["snapshot"] for e in late if e["type"] == "STATE_SNAPSHOT"] == [run.state.shared_state]
     parts = UiMessageEncoder("m")
-    sent = [p for r in records for p in parts.feed(r) if isinstance(p, Data) and p.id == "state"]
-    states: list[Any] = [part.data for part in sent]
+    sent = [p for r in records for p in parts.feed(r) if p["type"] == "data-state" and p["id"] == "state"]
+    states: list[Any] = [part["data"] for part in sent]
     assert [len(state["steps"]) for state in states] == [0, 1, 2]
 
 

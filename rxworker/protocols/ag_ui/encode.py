@@ -11,7 +11,6 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.decisions import distinct
@@ -19,8 +18,7 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols import common
-from rxworker.protocols.ag_ui import wire
-from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
+from rxworker.protocols.common import Wire, present, tagged
 from rxworker.state import RunState
 from rxworker.views import changes
 
@@ -35,7 +33,7 @@ class UsageTotals:
     >>> totals = UsageTotals()
     >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
     ...     totals.feed(Record(seq=place, run_id="r", turn=1, attempt=1, time=0.0, event=event))
-    >>> totals.usage[0].total_tokens
+    >>> totals.usage[0]["totalTokens"]
     15
     """
 
@@ -68,7 +66,7 @@ class UsageTotals:
         self._open[()] = names, (response.usage if response else None) or events.Usage()
 
     @property
-    def usage(self) -> tuple[TokenUsage, ...]:
+    def usage(self) -> tuple[Wire, ...]:
         """The usage so far."""
         counts = self._spent.copy()
         for names, last in self._open.values():
@@ -76,20 +74,20 @@ class UsageTotals:
         return tuple(_token_usage(names, usage) for names, usage in counts.items() if usage != events.Usage())
 
 
-def _token_usage(names: Names, usage: events.Usage) -> TokenUsage:
-    return TokenUsage(
+def _token_usage(names: Names, usage: events.Usage) -> Wire:
+    return present(
         provider=names[0] or None,
         model=names[1] or None,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        cached_input_tokens=usage.cache_read_tokens,
-        cache_write_input_tokens=usage.cache_creation_tokens,
+        inputTokens=usage.input_tokens,
+        outputTokens=usage.output_tokens,
+        totalTokens=usage.total_tokens,
+        reasoningTokens=usage.reasoning_tokens,
+        cachedInputTokens=usage.cache_read_tokens,
+        cacheWriteInputTokens=usage.cache_creation_tokens,
     )
 
 
-def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, ...]:
+def messages_of(conversation: Conversation, prefix: str) -> tuple[Wire, ...]:
     """The messages of a snapshot.
 
     Args:
@@ -97,43 +95,44 @@ def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, .
         prefix: The prefix of the message ids.
 
     >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
-    >>> [(message.role, message.content) for message in messages_of(conversation, "run-1")]
+    >>> [(message["role"], message["content"]) for message in messages_of(conversation, "run-1")]
     [('user', 'hi'), ('assistant', 'hello')]
     """
     ids = common.CallIds()
-    made: list[WireMessage] = []
+    made: list[Wire] = []
     if conversation.system is not None:
-        made.append(WireMessage(f"{prefix}.system", "system", conversation.system))
+        made.append({"id": f"{prefix}.system", "role": "system", "content": conversation.system})
     for place, message in enumerate(conversation.messages):
         made.extend(_messages(message, f"{prefix}.m{place}", ids))
     return tuple(made)
 
 
-def _messages(message: Message, name: str, ids: common.CallIds) -> Iterator[WireMessage]:
+def _messages(message: Message, name: str, ids: common.CallIds) -> Iterator[Wire]:
     if message.role == "assistant":
         yield from _assistant(message, name, ids)
         return
     for place, result in enumerate(message.tool_results):
         shown = ids.of_result(result.tool_use_id)
         text = result_text(result)
-        error = text if result.is_error else None
-        yield WireMessage(f"{name}.{place}.result", "tool", text, tool_call_id=shown, error=error)
+        about = {"role": "tool", "content": text, "toolCallId": shown, "error": text if result.is_error else None}
+        yield present(id=f"{name}.{place}.result", **about)
     parts = [part for block in message.content if (part := _part(block)) is not None]
     if all(part["type"] == "text" for part in parts):
         if message.text:
-            yield WireMessage(name, message.role, message.text)
+            yield {"id": name, "role": message.role, "content": message.text}
     else:
-        yield WireMessage(name, message.role, parts)
+        yield {"id": name, "role": message.role, "content": parts}
 
 
-def _assistant(message: Message, name: str, ids: common.CallIds) -> Iterator[WireMessage]:
+def _assistant(message: Message, name: str, ids: common.CallIds) -> Iterator[Wire]:
     for place, block in enumerate(message.content):
         if isinstance(block, Thinking):
-            yield WireMessage(f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature)
+            about = {"role": "reasoning", "content": block.text, "encryptedValue": block.signature}
+            yield present(id=f"{name}.{place}", **about)
     texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
     calls = tuple(common.function_call(ids.of_call(call.id), call) for call in message.tool_calls)
     if texts or calls:
-        yield WireMessage(name, "assistant", "".join(texts) or None, tool_calls=calls)
+        yield present(id=name, role="assistant", content="".join(texts) or None, toolCalls=calls or None)
 
 
 def _part(block: object) -> JsonObject | None:
@@ -172,7 +171,7 @@ def result_content(result: ToolResult) -> str | list[JsonObject]:
     return [made for part in result.content if (made := _part(part)) is not None]
 
 
-class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
+class AgUiEncoder(common.RecordEncoder[Wire]):
     """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
     A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing
@@ -193,10 +192,10 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         >>> from rxworker.events import Record, TextDelta
         >>> encoder = AgUiEncoder("thread-1", "run-1")
         >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
-        >>> [type(event).__name__ for event in encoder.feed(record)]
-        ['RunStarted', 'StepStarted', 'TextMessageStart', 'TextMessageContent']
-        >>> [type(event).__name__ for event in encoder.close("the watcher left")]
-        ['TextMessageEnd', 'StepFinished', 'RunError']
+        >>> [event["type"] for event in encoder.feed(record)]
+        ['RUN_STARTED', 'STEP_STARTED', 'TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT']
+        >>> [event["type"] for event in encoder.close("the watcher left")]
+        ['TEXT_MESSAGE_END', 'STEP_FINISHED', 'RUN_ERROR']
     """
 
     def __init__(
@@ -222,13 +221,13 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         # The calls that are held, with the messages that they are part of.
         self._held: dict[str, str | None] = {}
 
-    def feed(self, record: events.Record) -> list[AgUiEvent]:
+    def feed(self, record: events.Record) -> list[Wire]:
         """Encode a record, which may give no events."""
         if not self.is_over and record.seq > self.seq:
             self._totals.feed(record)
         return super().feed(record)
 
-    def catch_up(self, state: RunState, run_id: str) -> list[AgUiEvent]:
+    def catch_up(self, state: RunState, run_id: str) -> list[Wire]:
         """The events that bring a late watcher to this state, after a snapshot of the messages.
 
         The records after it come next.
@@ -237,32 +236,34 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         self._totals.catch_up(state)
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: changes.Change) -> Iterable[AgUiEvent]:
+    def _encode(self, change: changes.Change) -> Iterable[Wire]:
         made, scope = HANDLERS[type(change)](self, change), common.scope_of(change)
-        return (replace(e, subagent_run_id=scope.id) for e in made) if scope.id else made
+        return ({**each, "subagentRunId": scope.id} for each in made) if scope.id else made
 
     # The run
 
-    def _begin(self, change: changes.ViewBegin) -> Iterator[AgUiEvent]:
+    def _begin(self, change: changes.ViewBegin) -> Iterator[Wire]:
         # A client that did not declare a version may not know the field.
-        yield wire.RunStarted(self._thread_id, self._run_id, "1.0" if self._is_new else None, self._parent_run_id)
+        about = {"protocolVersion": "1.0" if self._is_new else None, "parentRunId": self._parent_run_id}
+        yield tagged("RUN_STARTED", threadId=self._thread_id, runId=self._run_id, **about)
         # The calls that a resumed run continues with and has not decided about.
         self._held.update((each.id, None) for each in change.pending if each.is_held)
         if self._snapshot:
             conversation = change.conversation or Conversation()
             calls = zip(change.places, change.pending, strict=True)
             left = {place: None if each.is_held else each.call for place, each in calls}
-            yield wire.MessagesSnapshot(messages_of(with_calls(conversation, left), change.run_id))
+            messages = messages_of(with_calls(conversation, left), change.run_id)
+            yield {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
-    def _finish(self, _: changes.ViewFinish) -> Iterator[AgUiEvent]:
-        yield self._finished(Outcome("success"))
+    def _finish(self, _: changes.ViewFinish) -> Iterator[Wire]:
+        yield self._finished({"type": "success"})
 
-    def _pause(self, change: changes.ViewPause) -> Iterator[AgUiEvent]:
+    def _pause(self, change: changes.ViewPause) -> Iterator[Wire]:
         """A run that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
         if change.hook == CLIENT_TOOL:
             ids = tuple([call.id for call in change.pending])
             # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
-            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if self._is_new else None)
+            yield self._finished({"type": "success", "pendingToolCallIds": ids} if self._is_new else None)
             return
         ids = distinct([pending.name for pending in change.pending])
         interrupts = tuple(
@@ -273,56 +274,60 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         if not interrupts:
             name = common.interrupt_id(change.run_id, "")
             why = change.reason or f"{change.hook} has paused the run"
-            interrupts = (Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, ours({"hook": change.hook})),)
-        yield self._finished(Outcome("interrupt", interrupts))
+            about = {"message": why, "responseSchema": MESSAGE_SCHEMA, "metadata": ours({"hook": change.hook})}
+            interrupts = ({"id": name, "reason": "input_required", **about},)
+        yield self._finished({"type": "interrupt", "interrupts": interrupts})
 
-    def _abort(self, change: changes.ViewAbort) -> Iterator[AgUiEvent]:
+    def _abort(self, change: changes.ViewAbort) -> Iterator[Wire]:
         if change.cause == "cancel" and self._is_new:
-            yield self._finished(Outcome("cancelled"))
+            yield self._finished({"type": "cancelled"})
         else:
-            yield wire.RunError(change.reason or change.cause, change.cause, self._totals.usage)
+            yield self._failed(change.reason or change.cause, change.cause)
 
-    def _cut(self, change: changes.ViewCut) -> Iterator[AgUiEvent]:
-        yield wire.RunError(change.reason, "detached", self._totals.usage)
+    def _cut(self, change: changes.ViewCut) -> Iterator[Wire]:
+        yield self._failed(change.reason, "detached")
 
-    def _finished(self, outcome: Outcome | None) -> AgUiEvent:
-        return wire.RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
+    def _finished(self, outcome: Wire | None) -> Wire:
+        about = {"outcome": outcome, "usage": self._totals.usage or None}
+        return tagged("RUN_FINISHED", threadId=self._thread_id, runId=self._run_id, **about)
+
+    def _failed(self, message: str, code: str) -> Wire:
+        return tagged("RUN_ERROR", message=message, code=code, usage=self._totals.usage or None)
 
     # Turns, and runs inside the run
 
-    def _open_step(self, change: changes.StepOpen) -> Iterator[AgUiEvent]:
-        yield wire.StepStarted(f"turn {change.turn}")
+    def _open_step(self, change: changes.StepOpen) -> Iterator[Wire]:
+        yield {"type": "STEP_STARTED", "stepName": f"turn {change.turn}"}
 
-    def _close_step(self, change: changes.StepClose) -> Iterator[AgUiEvent]:
-        yield wire.StepFinished(f"turn {change.turn}")
+    def _close_step(self, change: changes.StepClose) -> Iterator[Wire]:
+        yield {"type": "STEP_FINISHED", "stepName": f"turn {change.turn}"}
 
-    def _close_scope(self, change: changes.ScopeClose) -> Iterator[AgUiEvent]:
+    def _close_scope(self, change: changes.ScopeClose) -> Iterator[Wire]:
         self._parents.pop(change.scope.id, None)
         if change.error is None:
-            yield wire.SubagentFinished()
+            yield {"type": "SUBAGENT_FINISHED"}
         else:
-            yield wire.SubagentError(change.error, change.cause or None)
+            yield tagged("SUBAGENT_ERROR", message=change.error, code=change.cause or None)
 
     # Blocks
 
-    def _open(self, change: changes.BlockOpen) -> Iterator[AgUiEvent]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[Wire]:
         block = change.block
         if block.block_type is events.BlockType.THINKING:
-            yield wire.ReasoningStart(_span(block))
-            yield wire.ReasoningMessageStart(block.id, "reasoning")
+            yield _of_message("REASONING_START", _span(block))
+            yield _of_message("REASONING_MESSAGE_START", block.id, role="reasoning")
         elif block.is_call:
             parent = self._parent_of(block, block.response)
             if block.is_held:
                 self._held[block.id] = parent
             else:
                 is_provided = block.block_type is events.BlockType.SERVER_TOOL_USE
-                yield wire.ToolCallStart(
-                    block.id, block.tool, parent, ours({"provided": True}) if is_provided else None
-                )
+                about = {"parentMessageId": parent, "metadata": ours({"provided": True}) if is_provided else None}
+                yield _of_call("TOOL_CALL_START", block.id, toolCallName=block.tool, **about)
         else:
             self._parent_of(block, block.id)  # the calls after a text are part of its message
             metadata = ours({"refusal": True}) if block.block_type is events.BlockType.REFUSAL else None
-            yield wire.TextMessageStart(block.id, "assistant", metadata)
+            yield _of_message("TEXT_MESSAGE_START", block.id, role="assistant", metadata=metadata)
 
     def _parent_of(self, block: changes.ShownBlock, first: str) -> str:
         """The message that the calls of the block's response are part of: the first one, if there is none yet."""
@@ -332,41 +337,43 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
             self._parents[block.scope.id] = (block.response, parent)
         return parent
 
-    def _grow(self, change: changes.BlockGrow) -> Iterator[AgUiEvent]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[Wire]:
         block = change.block
         if block.block_type is events.BlockType.THINKING:
-            yield wire.ReasoningMessageContent(block.id, change.text)
+            yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": block.id, "delta": change.text}
         elif not block.is_call:
-            yield wire.TextMessageContent(block.id, change.text)
+            yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": block.id, "delta": change.text}
         elif not block.is_held:
-            yield wire.ToolCallArgs(block.id, change.text)
+            yield {"type": "TOOL_CALL_ARGS", "toolCallId": block.id, "delta": change.text}
 
-    def _close(self, change: changes.BlockClose) -> Iterator[AgUiEvent]:
+    def _close(self, change: changes.BlockClose) -> Iterator[Wire]:
         block = change.block
         if block.block_type is events.BlockType.THINKING:
-            yield wire.ReasoningMessageEnd(block.id)
-            yield wire.ReasoningEnd(_span(block))
+            yield _of_message("REASONING_MESSAGE_END", block.id)
+            yield _of_message("REASONING_END", _span(block))
         elif not block.is_call:
-            yield wire.TextMessageEnd(block.id, None if change.aborted is None else ours({"aborted": change.aborted}))
+            metadata = None if change.aborted is None else ours({"aborted": change.aborted})
+            yield _of_message("TEXT_MESSAGE_END", block.id, metadata=metadata)
         elif not block.is_held:
-            yield wire.ToolCallEnd(block.id)
+            yield _of_call("TOOL_CALL_END", block.id)
 
     # Calls
 
-    def _start_call(self, change: changes.CallStart) -> Iterator[AgUiEvent]:
+    def _start_call(self, change: changes.CallStart) -> Iterator[Wire]:
         call = change.call
         if not change.is_held:
             yield from self._release(change)
-        yield Custom("rxworker.tool_start", {"toolCallId": change.id, "name": call.name, "input": call.input})
+        yield _custom("rxworker.tool_start", {"toolCallId": change.id, "name": call.name, "input": call.input})
 
-    def _release(self, change: changes.CallOffer | changes.CallStart) -> Iterator[AgUiEvent]:
+    def _release(self, change: changes.CallOffer | changes.CallStart) -> Iterator[Wire]:
         """The events of a call that was held. A client that has the call already is not sent it again."""
         if change.id in self._held:
-            yield wire.ToolCallStart(change.id, change.call.name, self._held.pop(change.id))
-            yield wire.ToolCallArgs(change.id, common.arguments_of(change.call.input))
-            yield wire.ToolCallEnd(change.id)
+            about = {"toolCallName": change.call.name, "parentMessageId": self._held.pop(change.id)}
+            yield _of_call("TOOL_CALL_START", change.id, **about)
+            yield _of_call("TOOL_CALL_ARGS", change.id, delta=common.arguments_of(change.call.input))
+            yield _of_call("TOOL_CALL_END", change.id)
 
-    def _end_call(self, change: changes.CallResult) -> Iterator[AgUiEvent]:
+    def _end_call(self, change: changes.CallResult) -> Iterator[Wire]:
         """A client before 1.0 gets only the text of a result."""
         if change.id in self._answered:
             return
@@ -376,64 +383,91 @@ class AgUiEncoder(common.RecordEncoder[AgUiEvent]):
         if change.is_placeholder:
             about["placeholder"] = True  # its arguments were never complete
         if change.id not in self._held:
-            yield wire.ToolCallResult(f"{change.id}.result", change.id, content, "tool", ours(about))
+            sent = {"toolCallId": change.id, "content": content, "role": "tool", "metadata": ours(about)}
+            yield _of_message("TOOL_CALL_RESULT", f"{change.id}.result", **sent)
             return
         del self._held[change.id]  # the client does not have the call that a result belongs to
         if not change.is_placeholder:
             value = {"toolCallId": change.id, "name": result.name, "content": content, **about}
-            yield Custom("rxworker.tool_result", value)
+            yield _custom("rxworker.tool_result", value)
 
     # Other events
 
 
-def _open_scope(_: AgUiEncoder, change: changes.ScopeOpen) -> Iterator[AgUiEvent]:
+def _of_message(kind: str, name: str, **members: object) -> Wire:
+    return tagged(kind, messageId=name, **members)
+
+
+def _of_call(kind: str, name: str, **members: object) -> Wire:
+    return tagged(kind, toolCallId=name, **members)
+
+
+def _custom(name: str, value: object) -> Wire:
+    """An event that the protocol does not have."""
+    return {"type": "CUSTOM", "name": name, "value": value}
+
+
+def ours(value: JsonObject) -> JsonObject:
+    """Metadata under our own key.
+
+    >>> ours({"refusal": True})
+    {'rxworker': {'refusal': True}}
+    """
+    return {"rxworker": value}
+
+
+def _open_scope(_: AgUiEncoder, change: changes.ScopeOpen) -> Iterator[Wire]:
     scope = change.scope
-    yield wire.SubagentStarted(scope.name or "run", scope.parent or None, scope.call_id or None)
+    outer = {"parentSubagentRunId": scope.parent or None, "parentToolCallId": scope.call_id or None}
+    yield tagged("SUBAGENT_STARTED", name=scope.name or "run", **outer)
 
 
-def _extra(_: AgUiEncoder, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
+def _extra(_: AgUiEncoder, change: changes.BlockExtra) -> Iterator[Wire]:
     block, event = change.block, change.event
     if isinstance(event, events.SignatureDelta):
-        yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
+        sealed = {"entityId": block.id, "encryptedValue": event.signature}
+        yield {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", **sealed}
     else:
-        yield Custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
+        yield _custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
 
 
-def _whole(_: AgUiEncoder, change: changes.BlockWhole) -> Iterator[AgUiEvent]:
+def _whole(_: AgUiEncoder, change: changes.BlockWhole) -> Iterator[Wire]:
     value = {"type": change.block.block_type.value, "kind": change.kind, "echo": change.echo}
-    yield Custom("rxworker.block", value)
+    yield _custom("rxworker.block", value)
 
 
-def _call_progress(_: AgUiEncoder, change: changes.CallProgress) -> Iterator[AgUiEvent]:
+def _call_progress(_: AgUiEncoder, change: changes.CallProgress) -> Iterator[Wire]:
     content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
-    yield wire.ActivitySnapshot(f"{change.id}.progress", "rxworker.tool_progress", content)
+    about = {"activityType": "rxworker.tool_progress", "content": content}
+    yield _of_message("ACTIVITY_SNAPSHOT", f"{change.id}.progress", **about)
 
 
-def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[AgUiEvent]:
+def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[Wire]:
     value = {"reason": change.reason, "messageIds": change.blocks, "toolCallIds": change.calls}
-    yield Custom("rxworker.retract", value)
+    yield _custom("rxworker.retract", value)
 
 
-def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
+def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[Wire]:
     record = change.record
     match record.event:
         case events.MessageAdd(messages=messages, source=source):
             for place, message in enumerate(messages):
                 if message.text:
                     name = f"{record.run_id}.{record.seq}.{place}"
-                    yield wire.TextMessageStart(name, message.role, ours({"source": source}))
-                    yield wire.TextMessageContent(name, message.text)
-                    yield wire.TextMessageEnd(name)
+                    about = {"role": message.role, "metadata": ours({"source": source})}
+                    yield _of_message("TEXT_MESSAGE_START", name, **about)
+                    yield _of_message("TEXT_MESSAGE_CONTENT", name, delta=message.text)
+                    yield _of_message("TEXT_MESSAGE_END", name)
         case events.SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
-            changed: JsonObject = {} if op == "remove" else {"value": value}
-            yield wire.StateDelta(({"op": op, "path": path, **changed},)) if path else wire.StateSnapshot(value)
+            changed = {"op": op, "path": path} | ({} if op == "remove" else {"value": value})
+            yield {"type": "STATE_DELTA", "delta": [changed]} if path else {"type": "STATE_SNAPSHOT", "snapshot": value}
         case events.Custom(name=name, data=data):
-            yield Custom(name, data)
+            yield _custom(name, data)
         case event:
-            yield Custom(f"rxworker.{common.type_name(event)}", event)
+            yield _custom(f"rxworker.{common.type_name(event)}", event)
 
 
-HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] = {
+HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[Wire]]] = {
     changes.ViewBegin: AgUiEncoder._begin,
     changes.ViewFinish: AgUiEncoder._finish,
     changes.ViewPause: AgUiEncoder._pause,
@@ -481,27 +515,28 @@ MESSAGE_SCHEMA: JsonObject = {
 }
 
 
-def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: str) -> Interrupt:
+def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: str) -> Wire:
     call, question = pending.call, pending.question
     about: JsonObject = {"hook": change.hook, "name": call.name}
     if pending.path:
         about["path"] = [*pending.path]
-    if question is not None:
+    if question is None:
+        kind, schema, about["input"] = "tool_call", ANSWER_SCHEMA, call.input
+        text = pending.reason or change.reason or f"May {call.name} be called?"
+    else:
         properties: JsonObject = {"approved": {"type": "boolean"}}
         if question.schema is not None:
             properties["editedArgs"] = question.schema
-        answer: JsonObject = {**ANSWER_SCHEMA, "properties": properties}
-        about = ours({**about, "question": msgspec.to_builtins(question)})
-        at = common.interrupt_id(change.run_id, name)
-        return Interrupt(at, "input_required", str(question), pending.id, answer, about)
-    return Interrupt(
-        common.interrupt_id(change.run_id, name),
-        "tool_call",
-        pending.reason or change.reason or f"May {call.name} be called?",
-        pending.id,
-        ANSWER_SCHEMA,
-        ours({**about, "input": call.input}),
-    )
+        kind, schema, text = "input_required", {**ANSWER_SCHEMA, "properties": properties}, str(question)
+        about["question"] = msgspec.to_builtins(question)
+    return {
+        "id": common.interrupt_id(change.run_id, name),
+        "reason": kind,
+        "message": text,
+        "toolCallId": pending.id,
+        "responseSchema": schema,
+        "metadata": ours(about),
+    }
 
 
 async def ag_ui_stream(

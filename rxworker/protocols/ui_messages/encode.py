@@ -15,17 +15,26 @@ from msgspec.structs import replace
 from rxworker import events
 from rxworker.decisions import distinct
 from rxworker.events.pause import CLIENT_TOOL, NESTED, UNTIL
-from rxworker.messages import Json, JsonObject, StopKind
-from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
+from rxworker.messages import Json, StopKind
+from rxworker.protocols.common import (
+    DONE,
+    Batches,
+    RecordEncoder,
+    Wire,
+    data_line,
+    interrupt_id,
+    pump,
+    scope_of,
+    tagged,
+    type_name,
+)
 from rxworker.protocols.native import SSE_HEADERS
-from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, inside, source_part
-from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
+from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, data_part, inside, source_part
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
 
 
-class UiMessageEncoder(RecordEncoder[UiMessagePart]):
+class UiMessageEncoder(RecordEncoder[Wire]):
     """Encodes the records of one run as the parts of one message.
 
     ``useChat`` accepts the parts for any records, also incomplete ones.
@@ -43,10 +52,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         >>> from rxworker.events import Record, TextDelta
         >>> encoder = UiMessageEncoder("message-1")
         >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
-        >>> [type(part).__name__ for part in encoder.feed(record)]
-        ['Start', 'StartStep', 'TextStart', 'TextDeltaPart']
-        >>> [type(part).__name__ for part in encoder.close("the watcher left")]
-        ['TextEnd', 'FinishStep', 'Abort', 'ErrorPart']
+        >>> [part["type"] for part in encoder.feed(record)]
+        ['start', 'start-step', 'text-start', 'text-delta']
+        >>> [part["type"] for part in encoder.close("the watcher left")]
+        ['text-end', 'finish-step', 'abort', 'error']
     """
 
     def __init__(
@@ -72,12 +81,12 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         self._sources = 0
         self._shared: Json = None
 
-    def catch_up(self, state: RunState, run_id: str) -> list[UiMessagePart]:
+    def catch_up(self, state: RunState, run_id: str) -> list[Wire]:
         """The parts of the current response. The client already has the earlier messages."""
         self._was_offered = True  # what is offered waits for the client now
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: changes.Change) -> Iterable[UiMessagePart]:
+    def _encode(self, change: changes.Change) -> Iterable[Wire]:
         if scope_of(change).id and not isinstance(change, changes.Note | changes.Retract):
             parts = self._nested.feed(change)
             if isinstance(change, changes.CallResult) and inside(change.id) in self._inside:
@@ -88,9 +97,9 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
     # The message
 
-    def _begin(self, change: changes.ViewBegin) -> Iterator[UiMessagePart]:
+    def _begin(self, change: changes.ViewBegin) -> Iterator[Wire]:
         """The message begins, or continues with pending calls."""
-        yield wire.Start(self._message_id)
+        yield tagged("start", messageId=self._message_id)
         for pending in change.pending:
             name, call = pending.id, pending.call
             if pending.is_held or (pending.is_offered and not self._was_offered):
@@ -106,31 +115,31 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             shown = list(self._calls.show(inside(pending.id), pending.call))
             yield from shown if not self._continues else ()
 
-    def _open_step(self, _: changes.StepOpen) -> Iterator[UiMessagePart]:
+    def _open_step(self, _: changes.StepOpen) -> Iterator[Wire]:
         self._in_step = True
         self._calls.has_results = False
-        yield wire.StartStep()
+        yield {"type": "start-step"}
 
-    def _close_step(self, _: changes.StepClose) -> Iterator[UiMessagePart]:
+    def _close_step(self, _: changes.StepClose) -> Iterator[Wire]:
         self._in_step = False
-        yield wire.FinishStep()
+        yield {"type": "finish-step"}
 
-    def _finish(self, change: changes.ViewFinish) -> Iterator[UiMessagePart]:
+    def _finish(self, change: changes.ViewFinish) -> Iterator[Wire]:
         """The run has finished.
 
         Its last step has no results of calls: a client would send the message again, as if it had run them itself.
         """
         if self._calls.has_results:
-            yield wire.StartStep()
+            yield {"type": "start-step"}
             data = {"stopReason": change.stop_reason}
-            yield Data("data-finish", data, "finish")  # shows the step
-            yield wire.FinishStep()
-        yield wire.Finish(_FINISH.get(None if change.stop_reason is None else change.stop_reason.kind, "other"))
+            yield data_part("data-finish", data, "finish")  # shows the step
+            yield {"type": "finish-step"}
+        yield _finish(_FINISH.get(None if change.stop_reason is None else change.stop_reason.kind, "other"))
 
-    def _pause(self, change: changes.ViewPause) -> Iterator[UiMessagePart]:
+    def _pause(self, change: changes.ViewPause) -> Iterator[Wire]:
         """The run is paused. The calls that it offers to the client were sent before."""
         if change.hook == CLIENT_TOOL:
-            yield wire.Finish("tool-calls")
+            yield _finish("tool-calls")
             return
         has_request = False
         ids = distinct([pending.name for pending in change.pending])
@@ -145,56 +154,56 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 continue
             if pending.needs_decision:
                 has_request = True
-                yield wire.ToolApprovalRequest(name, shown, pending.reason or None)
+                yield _approval(name, shown, reason=pending.reason or None)
             else:
                 # The client replies when no call of the step waits, so these are approved automatically.
-                yield wire.ToolApprovalRequest(name, shown, is_automatic=True)
-                yield wire.ToolApprovalResponse(name, approved=True)
+                yield _approval(name, shown, isAutomatic=True)
+                yield {"type": "tool-approval-response", "approvalId": name, "approved": True}
         data: dict[str, object] = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
         if asked := {each.id: each.question for each in change.pending if each.question}:
             data["questions"] = asked
-        yield Data("data-pause", data, "pause")
-        yield wire.Finish("tool-calls" if has_request else "stop")
+        yield data_part("data-pause", data, "pause")
+        yield _finish("tool-calls" if has_request else "stop")
 
-    def _abort(self, change: changes.ViewAbort) -> Iterator[UiMessagePart]:
+    def _abort(self, change: changes.ViewAbort) -> Iterator[Wire]:
         if change.cause == "cancel":
-            yield wire.Abort(change.reason)
+            yield {"type": "abort", "reason": change.reason}
             return
-        yield wire.ErrorPart(change.reason or change.cause)
-        yield wire.Finish("error")
+        yield {"type": "error", "errorText": change.reason or change.cause}
+        yield _finish("error")
 
-    def _cut(self, change: changes.ViewCut) -> Iterator[UiMessagePart]:
-        yield wire.Abort(change.reason)
-        yield wire.ErrorPart(change.reason)
+    def _cut(self, change: changes.ViewCut) -> Iterator[Wire]:
+        yield {"type": "abort", "reason": change.reason}
+        yield {"type": "error", "errorText": change.reason}
 
-    def _retract(self, change: changes.Retract) -> Iterator[UiMessagePart]:
+    def _retract(self, change: changes.Retract) -> Iterator[Wire]:
         if self._can_reset and self._in_step and not change.scope.id:
-            yield wire.ResetStep()
+            yield {"type": "reset-step"}
             return
-        yield Data("data-retract", {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls})
+        yield data_part("data-retract", {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls})
 
     # Blocks
 
-    def _open(self, change: changes.BlockOpen) -> Iterator[UiMessagePart]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[Wire]:
         block = change.block
         if block.block_type is events.BlockType.THINKING:
-            yield wire.ReasoningStart(block.id)
+            yield {"type": "reasoning-start", "id": block.id}
         elif block.is_call:
             yield from self._calls.open(change)
         else:
-            is_refusal = block.block_type is events.BlockType.REFUSAL
-            yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
+            about = {"rxworker": {"refusal": True}} if block.block_type is events.BlockType.REFUSAL else None
+            yield tagged("text-start", id=block.id, providerMetadata=about)
 
-    def _grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[Wire]:
         block = change.block
         if block.block_type is events.BlockType.THINKING:
-            yield wire.ReasoningDelta(block.id, change.text)
+            yield {"type": "reasoning-delta", "id": block.id, "delta": change.text}
         elif block.is_call:
             yield from self._calls.grow(change)
         else:
-            yield wire.TextDeltaPart(block.id, change.text)
+            yield {"type": "text-delta", "id": block.id, "delta": change.text}
 
-    def _extra(self, change: changes.BlockExtra) -> Iterator[UiMessagePart]:
+    def _extra(self, change: changes.BlockExtra) -> Iterator[Wire]:
         """A block has a signature, which is sent at its end, or a citation."""
         event = change.event
         if isinstance(event, events.SignatureDelta):
@@ -203,37 +212,35 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         source = source_part(event.citation, f"{change.block.id}.source.{self._sources + 1}")
         if source is not None:
             self._sources += 1
-            yield source
+            yield dict(source)
         else:
-            yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
+            yield data_part("data-citation", {"id": change.block.id, "citation": event.citation})
 
-    def _close(self, change: changes.BlockClose) -> Iterator[UiMessagePart]:
+    def _close(self, change: changes.BlockClose) -> Iterator[Wire]:
         block = change.block
         if block.is_call:
             yield from self._calls.close(change)
             return
         signature = self._signatures.pop(block.id, None)
-        metadata: JsonObject | None = None
-        if signature is not None:
-            metadata = {"rxworker": {"signature": signature}}
-        is_thinking = block.block_type is events.BlockType.THINKING
-        yield (wire.ReasoningEnd if is_thinking else wire.TextEnd)(block.id, metadata)
+        metadata = None if signature is None else {"rxworker": {"signature": signature}}
+        kind = "reasoning-end" if block.block_type is events.BlockType.THINKING else "text-end"
+        yield tagged(kind, id=block.id, providerMetadata=metadata)
 
     # Calls
 
-    def _start_call(self, change: changes.CallStart) -> Iterator[UiMessagePart]:
+    def _start_call(self, change: changes.CallStart) -> Iterator[Wire]:
         return self._calls.update(change.id, change.call, is_held=change.is_held)
 
-    def _offer_call(self, change: changes.CallOffer) -> Iterator[UiMessagePart]:
+    def _offer_call(self, change: changes.CallOffer) -> Iterator[Wire]:
         """The run waits for the client to run a call; a later run has its result already, if this one is past."""
         return self._calls.update(change.id, change.call, is_held=self._is_past)
 
-    def _end_call(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
+    def _end_call(self, change: changes.CallResult) -> Iterator[Wire]:
         return self._calls.result(change)
 
     # Other events
 
-    def _note(self, change: changes.Note) -> Iterator[UiMessagePart]:
+    def _note(self, change: changes.Note) -> Iterator[Wire]:
         """The client keeps those that matter later; the others are transient.
 
         The shared state is sent whole, since a client replaces a part by its id.
@@ -245,31 +252,39 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         match event:
             case events.SharedStateChange() if not record.path:
                 self._shared = apply_change(self._shared, event)
-                yield Data("data-state", self._shared, "state")
+                yield data_part("data-state", self._shared, "state")
             case events.Usage():
                 name = "/".join(record.path) or "run"
-                yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
+                yield data_part("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
             case events.MessageAdd():
                 if texts := [message.text for message in event.messages if message.text]:
-                    yield Data("data-message", {"source": event.source, "texts": texts})
+                    yield data_part("data-message", {"source": event.source, "texts": texts})
             case events.Custom(name=name, data=data):
-                yield Data(f"data-{name}", data)
+                yield data_part(f"data-{name}", data)
             case events.HookMessage() | events.HookVerdict() | events.LimitReached() | events.Error():
-                yield Data(data_type, event, inside)
+                yield data_part(data_type, event, inside)
             case _:
-                yield Data(data_type, event, inside, transient=True)
+                yield data_part(data_type, event, inside, transient=True)
 
 
-def _whole(_: UiMessageEncoder, change: changes.BlockWhole) -> Iterator[UiMessagePart]:
+def _finish(reason: str) -> Wire:
+    return {"type": "finish", "finishReason": reason}
+
+
+def _approval(name: str, call_id: str, **more: object) -> Wire:
+    return tagged("tool-approval-request", approvalId=name, toolCallId=call_id, **more)
+
+
+def _whole(_: UiMessageEncoder, change: changes.BlockWhole) -> Iterator[Wire]:
     block = change.block
-    yield Data("data-block", {"kind": change.kind or block.block_type.value, "echo": change.echo}, block.id)
+    yield data_part("data-block", {"kind": change.kind or block.block_type.value, "echo": change.echo}, block.id)
 
 
-def _call_progress(_: UiMessageEncoder, change: changes.CallProgress) -> Iterator[UiMessagePart]:
-    yield Data("data-progress", {"toolCallId": change.id, "progress": change.progress}, change.id)
+def _call_progress(_: UiMessageEncoder, change: changes.CallProgress) -> Iterator[Wire]:
+    yield data_part("data-progress", {"toolCallId": change.id, "progress": change.progress}, change.id)
 
 
-HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[UiMessagePart]]] = {
+HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[Wire]]] = {
     changes.ViewBegin: UiMessageEncoder._begin,
     changes.ViewFinish: UiMessageEncoder._finish,
     changes.ViewPause: UiMessageEncoder._pause,
@@ -338,6 +353,6 @@ async def ui_message_stream(
         )
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
-                sent = [p for p in parts if (is_first or type(p) is not Start) and (is_last or type(p) is not Finish)]
+                sent = [p for p in parts if (is_first or p["type"] != "start") and (is_last or p["type"] != "finish")]
                 yield b"".join(map(data_line, sent))
     yield DONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from rxworker.decisions import APPROVAL, Answer, PendingCalls, check_members, kind_of, read_approval
@@ -352,7 +351,7 @@ class _History:
                 yield {"type": "text", "text": text, "state": "done"}
                 for place, citation in enumerate(citations):
                     if source := source_part(citation, f"{name}.source.{place}"):
-                        yield msgspec.to_builtins(source)
+                        yield source
             case Thinking(text=text, signature=signature):
                 thought: JsonObject = {"type": "reasoning", "text": text, "state": "done"}
                 if signature is not None:

@@ -14,9 +14,7 @@ from msgspec import Struct, field
 from rxworker.events import BlockType
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Document, Image, Json, JsonObject, Text, ToolCall, ToolResult
-from rxworker.protocols.common import arguments_of
-from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.protocols.common import Wire, arguments_of, present, tagged
 from rxworker.views import changes
 
 
@@ -41,7 +39,7 @@ class CallParts:
     Attributes:
         has_results: Whether the current step has results of calls other than those of the provider.
 
-    >>> [part.input for part in CallParts().available("call_1", "look", {"where": "here"})]
+    >>> [part["input"] for part in CallParts().available("call_1", "look", {"where": "here"})]
     [{'where': 'here'}]
     """
 
@@ -49,19 +47,19 @@ class CallParts:
         self.has_results = False
         self._calls: dict[str, _Call] = {}
 
-    def open(self, change: changes.BlockOpen) -> Iterator[UiMessagePart]:
+    def open(self, change: changes.BlockOpen) -> Iterator[Wire]:
         """The model begins to write a call."""
         block = change.block
         self._calls[block.id] = _Call()
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE or None
-        yield wire.ToolInputStart(block.id, block.tool, "text" if block.is_free_text else None, is_provided)
+        yield _input_start(block.id, block.tool, is_text=block.is_free_text, is_provided=is_provided)
 
-    def grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
+    def grow(self, change: changes.BlockGrow) -> Iterator[Wire]:
         """A call has more arguments."""
         self._calls[change.block.id].pieces.append(change.text)
-        yield wire.ToolInputDelta(change.block.id, change.text)
+        yield _input_delta(change.block.id, change.text)
 
-    def close(self, change: changes.BlockClose) -> Iterator[UiMessagePart]:
+    def close(self, change: changes.BlockClose) -> Iterator[Wire]:
         """The arguments are complete, or the call was aborted."""
         block = change.block
         call = self._calls[block.id]
@@ -69,7 +67,8 @@ class CallParts:
         call.pieces = []
         if change.aborted is not None:
             del self._calls[block.id]
-            yield wire.ToolInputError(block.id, block.tool, text, change.aborted or "cut")
+            about = {"toolName": block.tool, "input": text, "errorText": change.aborted or "cut"}
+            yield tagged("tool-input-error", toolCallId=block.id, **about)
             return
         value: Json = text if block.is_free_text else parse_arguments(text)
         if block.is_held:
@@ -78,7 +77,7 @@ class CallParts:
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE
         yield from self.available(block.id, block.tool, value, is_provided=is_provided)
 
-    def available(self, name: str, tool: str, value: Json, *, is_provided: bool = False) -> Iterator[UiMessagePart]:
+    def available(self, name: str, tool: str, value: Json, *, is_provided: bool = False) -> Iterator[Wire]:
         """The complete arguments of a call.
 
         Args:
@@ -88,9 +87,10 @@ class CallParts:
             is_provided: Whether the provider runs the tool.
         """
         self._calls[name] = _Call(value, is_available=True)
-        yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
+        about: Wire = {"toolName": tool, "input": value, "providerExecuted": is_provided or None}
+        yield tagged("tool-input-available", toolCallId=name, **about)
 
-    def update(self, name: str, call: ToolCall, *, is_held: bool) -> Iterator[UiMessagePart]:
+    def update(self, name: str, call: ToolCall, *, is_held: bool) -> Iterator[Wire]:
         """The arguments of a call that starts or waits, if they are others than before.
 
         Those of a held one are only shown.
@@ -106,15 +106,15 @@ class CallParts:
         elif known is None or not known.is_available or known.input != call.input:
             yield from self.available(name, call.name, call.input)
 
-    def show(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
+    def show(self, name: str, call: ToolCall) -> Iterator[Wire]:
         """Show the arguments of a call without making them available: the client shows it and does not run it."""
         known = self._calls.get(name)
         if known is None or known.input != call.input:
             self._calls[name] = _Call(call.input)
-            yield wire.ToolInputStart(name, call.name, "text" if isinstance(call.input, str) else None)
-            yield wire.ToolInputDelta(name, arguments_of(call.input))
+            yield _input_start(name, call.name, is_text=isinstance(call.input, str))
+            yield _input_delta(name, arguments_of(call.input))
 
-    def result(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
+    def result(self, change: changes.CallResult) -> Iterator[Wire]:
         """A call has its result."""
         result = change.result
         if change.id not in self._calls:
@@ -126,11 +126,36 @@ class CallParts:
         is_provided = change.is_provided or None
         self.has_results = self.has_results or not is_provided
         if change.is_denied:
-            yield wire.ToolOutputDenied(change.id)
-        elif result.is_error:
-            yield wire.ToolOutputError(change.id, result.text or "it failed", is_provided)
-        else:
-            yield wire.ToolOutputAvailable(change.id, output_of(result), is_provided)
+            yield {"type": "tool-output-denied", "toolCallId": change.id}
+            return
+        kind, about = "tool-output-available", {"output": output_of(result)}
+        if result.is_error:
+            kind, about = "tool-output-error", {"errorText": result.text or "it failed"}
+        yield tagged(kind, toolCallId=change.id, **about, providerExecuted=is_provided)
+
+
+def _input_start(name: str, tool: str, *, is_text: bool, is_provided: bool | None = None) -> Wire:
+    about: Wire = {"toolName": tool, "inputEncoding": "text" if is_text else None, "providerExecuted": is_provided}
+    return tagged("tool-input-start", toolCallId=name, **about)
+
+
+def _input_delta(name: str, text: str) -> Wire:
+    return {"type": "tool-input-delta", "toolCallId": name, "inputTextDelta": text}
+
+
+def data_part(kind: str, data: object, id: str | None = None, *, transient: bool | None = None) -> Wire:  # noqa: A002
+    """A part that the protocol does not have.
+
+    Args:
+        kind: Its type, which begins with ``data-``.
+        data: The data.
+        id: A later one of the same type and id replaces it.
+        transient: Whether the client does not keep it in the message.
+
+    >>> data_part("data-run", None, transient=True)
+    {'type': 'data-run', 'data': None, 'transient': True}
+    """
+    return {"type": kind, "data": data, **present(id=id, transient=transient)}
 
 
 INSIDE = "inside:"
@@ -158,14 +183,17 @@ def output_of(result: ToolResult) -> Json:
     ]
 
 
-def source_part(citation: JsonObject, name: str) -> wire.SourceUrl | None:
+def source_part(citation: JsonObject, name: str) -> JsonObject | None:
     """The source of a citation that has an address.
 
     >>> source_part({"url": "https://example.com"}, "text-1.source.1")
-    SourceUrl(source_id='text-1.source.1', url='https://example.com', title=None)
+    {'type': 'source-url', 'sourceId': 'text-1.source.1', 'url': 'https://example.com'}
     """
     url, title = citation.get("url"), citation.get("title")
-    return wire.SourceUrl(name, url, title if isinstance(title, str) else None) if isinstance(url, str) else None
+    if not isinstance(url, str):
+        return None
+    part: JsonObject = {"type": "source-url", "sourceId": name, "url": url}
+    return {**part, "title": title} if isinstance(title, str) else part
 
 
 def file_part(block: Image | Document | Audio) -> JsonObject:
@@ -186,14 +214,14 @@ class NestedRuns:
     """Encodes the changes of nested runs as data parts.
 
     >>> scope = changes.Scope("call_1", ("call_1",), "search", "call_1")
-    >>> [part.data for part in NestedRuns().feed(changes.ScopeOpen(scope))]
+    >>> [part["data"] for part in NestedRuns().feed(changes.ScopeOpen(scope))]
     [{'name': 'search', 'toolCallId': 'call_1', 'status': 'running'}]
     """
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
-    def feed(self, change: changes.Change) -> Iterator[Data]:
+    def feed(self, change: changes.Change) -> Iterator[Wire]:
         """Encode a change, which may give no parts."""
         match change:
             case changes.ScopeOpen(scope=scope):
@@ -206,33 +234,33 @@ class NestedRuns:
                 self._texts[block.id] = []
             case changes.BlockGrow(block=block, text=text):
                 self._texts.setdefault(block.id, []).append(text)
-                yield Data("data-inside-delta", {**_about(block), "delta": text}, transient=True)
+                yield data_part("data-inside-delta", {**_about(block), "delta": text}, transient=True)
             case changes.BlockClose(block=block, aborted=aborted):
                 data = {**_about(block), "text": "".join(self._texts.pop(block.id, []))}
                 if aborted is not None:
                     data["aborted"] = aborted
-                yield Data("data-inside", data, block.id)
+                yield data_part("data-inside", data, block.id)
             case changes.BlockWhole(block=block, kind=kind):
-                yield Data("data-inside", {**_about(block), "kind": kind}, block.id)
+                yield data_part("data-inside", {**_about(block), "kind": kind}, block.id)
             case changes.CallStart(scope=scope, id=name, call=call):
                 data = {"scope": scope.id, "toolCallId": name, "input": call.input}
-                yield Data("data-inside-call", data, transient=True)
+                yield data_part("data-inside-call", data, transient=True)
             case changes.CallProgress(id=name, progress=progress):
-                yield Data("data-progress", {"toolCallId": name, "progress": progress}, name)
+                yield data_part("data-progress", {"toolCallId": name, "progress": progress}, name)
             case changes.CallResult(scope=scope, id=name, result=result):
                 data = {"scope": scope.id, "toolCallId": name, "output": result.text, "isError": result.is_error}
-                yield Data("data-inside-result", data, name)
+                yield data_part("data-inside-result", data, name)
             case changes.BlockExtra() | _:
                 return
 
 
-def _status(scope: changes.Scope, status: str, error: str | None = None) -> Data:
+def _status(scope: changes.Scope, status: str, error: str | None = None) -> Wire:
     data: JsonObject = {"name": scope.name, "toolCallId": scope.call_id, "status": status}
     if scope.parent:
         data["parent"] = scope.parent
     if error is not None:
         data["error"] = error
-    return Data("data-run", data, scope.id)
+    return data_part("data-run", data, scope.id)
 
 
 def _about(block: changes.ShownBlock) -> JsonObject:
