@@ -249,7 +249,7 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
         raise ApiError(400, "bad_request", f"the id of a conversation must have 1 to {MAX_ID} characters")
     conversation = runs.conversation(name)
     if conversation is not None:
-        await runs.make_free(conversation)
+        await conversation.make_free()
     waiting = await _waiting(runs, given)
     dismissals = [reply.dismiss for reply in given.replies if reply.dismiss is not None]
     if waiting is not None and dismissals:
@@ -315,7 +315,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
             messages = _results_for(given)
         _go_back(conversation, given.conversation, messages)
     elif given.replaces:
-        runs.check_free(conversation)
+        conversation.check_free()
         before = conversation.before(received)
         if before is None:
             _go_back(conversation, given.conversation, given.messages)

@@ -300,7 +300,7 @@ VERBS = {
     "pause": _verb(PauseBody, lambda _, run, body: run.pause(body.reason)),
     "cancel": _verb(CancelBody, lambda runs, run, body: runs.cancel(run, body.reason, body.when), "cancel"),
     "fork": _verb(ForkBody, lambda runs, run, body: runs.fork(run, body.seq)),
-    "requeue": _verb(RequeueBody, lambda runs, run, body: runs.requeue(run, body.reason)),
+    "requeue": _verb(RequeueBody, lambda _, run, body: run.requeue(body.reason)),
     "annotate": _verb(AnnotateBody, lambda runs, run, body: runs.annotate(run, body.annotation)),
 }
 """What clients do with a run, by the last part of the address. With ``now``, a cancel is answered when it has ended."""

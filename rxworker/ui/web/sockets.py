@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from typing import Literal, TypeAlias
 
 from aiohttp import WSCloseCode
 
@@ -36,7 +37,10 @@ MAX_RATE = 200
 
 RATE_SECONDS = 10.0
 
-LIST = "the list of runs"
+_Watched: TypeAlias = tuple[Literal["run", "stream", "list"], str]
+"""What a client watches: of which kind, and its name."""
+
+LIST: _Watched = "list", "the list of runs"
 
 
 @dataclass(eq=False)
@@ -66,14 +70,10 @@ class Connection:
     def __post_init__(self) -> None:
         self.writes_now = self.socket.writes_now
         self._turn = asyncio.Lock()
-        # By the run; those of published streams, which do not end when the server stops, by the stream.
-        self._watching: dict[str, asyncio.Task[None]] = {}
-        self._watching_streams: dict[str, asyncio.Task[None]] = {}
-        self._lists: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[_Watched, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
-        self._bad = 0
+        self._bad = self._count = 0
         self._window = self._loop.time()
-        self._count = 0
 
     async def serve(self) -> None:
         """Handle messages until the client disconnects."""
@@ -89,16 +89,16 @@ class Connection:
             log_error("a WebSocket failed", error)
             await self.socket.close(WSCloseCode.INTERNAL_ERROR, "the server failed")
         finally:
-            running = self._watching, self._watching_streams, self._lists
-            tasks = [task for each in running for task in each.values()]
+            tasks = [*self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Send the last records of the runs, and close the connection."""
-        if self._watching:
-            await asyncio.wait(self._watching.values(), timeout=CLOSE_SECONDS)
+        # Published streams do not end when the server stops.
+        if runs := [task for (kind, _), task in self._tasks.items() if kind == "run"]:
+            await asyncio.wait(runs, timeout=CLOSE_SECONDS)
         await self.socket.close(WSCloseCode.GOING_AWAY, "the server was stopped")
 
     async def _handle(self, message: str | bytes) -> bool:
@@ -117,18 +117,18 @@ class Connection:
             return True
         match request:
             case wire.ListRuns():
-                if LIST not in self._lists:
-                    self._begin(self._lists, LIST, self._list)
+                if LIST not in self._tasks:
+                    self._begin(LIST, self._list)
             case wire.UnwatchRun(run_id=run_id):
-                await _stop(self._watching, run_id)
+                await self._stop(("run", run_id))
             case wire.WatchRun(run_id=run_id):
-                await _stop(self._watching, run_id)
-                self._begin(self._watching, run_id, partial(self._send_run, request), run=run_id)
+                await self._stop(("run", run_id))
+                self._begin(("run", run_id), partial(self._send_run, request))
             case wire.UnwatchStream(stream=name):
-                await _stop(self._watching_streams, name)
+                await self._stop(("stream", name))
             case wire.WatchStream(stream=name):
-                await _stop(self._watching_streams, name)
-                self._begin(self._watching_streams, name, partial(self._send_items, request), stream=name)
+                await self._stop(("stream", name))
+                self._begin(("stream", name), partial(self._send_items, request))
         return True
 
     def _accepts_message(self) -> bool:
@@ -143,43 +143,38 @@ class Connection:
         await self.socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
-    def _begin(
-        self, tasks: dict[str, asyncio.Task[None]], name: str, send: Callable[[], Awaitable[None]], **about: str
-    ) -> None:
-        tasks[name] = self._loop.create_task(self._follow(tasks, name, send, **about))
+    def _begin(self, watched: _Watched, send: Callable[[], Awaitable[None]]) -> None:
+        self._tasks[watched] = self._loop.create_task(self._follow(watched, send))
 
-    async def _follow(
-        self,
-        tasks: dict[str, asyncio.Task[None]],
-        name: str,
-        send: Callable[[], Awaitable[None]],
-        *,
-        run: str | None = None,
-        stream: str | None = None,
-    ) -> None:
-        """Send a run, a stream or the list until it ends, in a task of its own among these.
+    async def _follow(self, watched: _Watched, send: Callable[[], Awaitable[None]]) -> None:
+        """Send a run, a stream or the list until it ends, in a task of its own.
 
         Whatever it raises ends this alone.
         """
+        kind, name = watched
+        run, stream = (name if kind == each else None for each in ("run", "stream"))
         try:
             await send()
-        except ApiError as error:
-            await self._try_send_message(wire.RequestRefused(error.code, error.message, run, stream))
-        except RxWorkerError as error:
-            await self._try_send_message(wire.RequestRefused("detached", str(error), run, stream))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            log_error(f"sending {name} failed", error, run=run, stream=stream)
-            message = "the server failed; its log has the details"
-            await self._try_send_message(wire.RequestRefused("error", message, run, stream))
+            code, message = "error", "the server failed; its log has the details"
+            if isinstance(error, ApiError):
+                code, message = error.code, error.message
+            elif isinstance(error, RxWorkerError):
+                code, message = "detached", str(error)
+            else:
+                log_error(f"sending {name} failed", error, run=run, stream=stream)
+            with suppress(ConnectionError):
+                await self._send_message(wire.RequestRefused(code, message, run, stream))
         finally:
-            if tasks.get(name) is asyncio.current_task():
-                del tasks[name]
+            if self._tasks.get(watched) is asyncio.current_task():
+                del self._tasks[watched]
 
-    async def _try_send_message(self, message: wire.ServerMessage) -> None:
-        with suppress(ConnectionError):
-            await self._send_message(message)
+    async def _stop(self, watched: _Watched) -> None:
+        if (task := self._tasks.pop(watched, None)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _send_run(self, request: wire.WatchRun) -> None:
         try:
@@ -227,9 +222,3 @@ class Connection:
         ``False`` if nothing was sent.
         """
         return not self._turn.locked() and self.socket.send_now(piece)
-
-
-async def _stop(tasks: dict[str, asyncio.Task[None]], name: str) -> None:
-    if (task := tasks.pop(name, None)) is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -269,7 +269,7 @@ class ServerState:
             if known.here is None and not known.conversation.has_session:  # from the log
                 known.here, known.is_added = run, True
                 known.conversation.use(session_of(run))
-                self.store.changed(known)
+                known.changed()
             return
         name = worker or session_of(run).name or "program"
         entry = self._conversation_of(run, conversation, name, owner)
@@ -458,7 +458,7 @@ class ServerState:
         entry.here, session = run, session_of(run)
         session.labels.update(entry.conversation.labels)
         entry.conversation.use(session)
-        self.store.changed(entry)
+        entry.changed()
 
     def begin_close(self) -> None:
         """Answer ``/readyz`` with 503 from now on. Everything else continues until `close`."""

@@ -673,7 +673,7 @@ async def test_an_older_read_of_what_is_allowed_replaces_no_newer_one(
         return found
 
     monkeypatch.setattr(permissions, "load_kept", slowly)
-    older = asyncio.create_task(site.server.state.store.refresh(conversation))
+    older = asyncio.create_task(conversation.refresh())
     await has_read.wait()
     resumed = await always(site, run)
     await over(site, resumed["id"])

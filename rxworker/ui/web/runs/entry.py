@@ -13,14 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from operator import is_not
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import operators as ops
+from reactivex.internal import noop
 
-from rxworker.desk.run import OpenRun
+from rxworker.desk.run import STOP_SECONDS, OpenRun
 from rxworker.errors import LogError
 from rxworker.events import Custom, Event, Fork, Record, RunResume, RunStart
 from rxworker.log import EventLog, Replica, RunInfo
@@ -36,6 +38,7 @@ from rxworker.providers.models import cost_of
 from rxworker.redact import json_redactor
 from rxworker.run.run import Run
 from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.http.settings import Settings
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
@@ -116,6 +119,7 @@ class Clients:
         return self._run.cancel(reason=STOPPED)
 
 
+@dataclass(eq=False)
 class ConversationEntry:
     """A conversation and its session.
 
@@ -125,7 +129,7 @@ class ConversationEntry:
         owner: The user; ``None`` if the server has no users.
         branch: The message of another conversation that it replaces.
         marks: What its user has noted about it.
-        runs: The ids of its runs that are kept, in order.
+        runs: Its runs that are kept, in order.
         current: Its last run.
         worker: The worker of its session, without the tools and the settings of a client.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run
@@ -138,30 +142,25 @@ class ConversationEntry:
         is_marking: Whether its marks are not stored yet: what the log lists is older.
     """
 
-    def __init__(
-        self,
-        id: str,  # noqa: A002 - what it is
-        name: str,
-        session: Session | None = None,
-        owner: str | None = None,
-        branch: Branch | None = None,
-    ) -> None:
-        self.id = id
-        self.owner = owner
-        self.branch = branch
-        self.marks = Marks()
-        self.name = name
-        self.runs: list[str] = []
-        self.current: RunEntry | None = None
-        self.received: tuple[Message, ...] = ()
-        self.output: type[object] | None = None
-        self.allowed: tuple[Pair, ...] = ()
-        self.reads = self.newest = 0
-        self.is_marking = False
-        self._before: tuple[Conversation, tuple[Message, ...]] | None = None
-        self._session: Session | None = None
-        if session is not None:
-            self.use(session)
+    id: str
+    name: str
+    _session: Session | None = None
+    owner: str | None = None
+    branch: Branch | None = None
+    marks: Marks = field(default_factory=Marks)
+    runs: list[RunEntry] = field(default_factory=list["RunEntry"])
+    current: RunEntry | None = None
+    received: tuple[Message, ...] = ()
+    output: type[object] | None = None
+    allowed: tuple[Pair, ...] = ()
+    reads: int = 0
+    newest: int = 0
+    is_marking: bool = False
+    _before: tuple[Conversation, tuple[Message, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if self._session is not None:
+            self.use(self._session)
 
     def begin(self, worker: Worker, log: EventLog | None) -> None:
         """Begin a session of a worker. Its runs are in the log of the worker, or else in that of the server."""
@@ -192,10 +191,54 @@ class ConversationEntry:
 
     def mark(self, marks: Marks) -> None:
         """Set what is noted about it, also for its next runs."""
+        if marks == self.marks:
+            return
         self.marks = marks
         if self._session is not None:
             self._session.labels.pop(MARKS, None)
             self._session.labels.update(self.labels)
+        self.changed()
+
+    def changed(self) -> None:
+        """Report a change of all its runs."""
+        for run in self.runs:
+            run.changed()
+
+    async def refresh(self, *more: Pair) -> None:
+        """Read what is always allowed in it now.
+
+        With ``more``, what a stored decision grants as soon as another process carries it out.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        self.reads += 1
+        number = self.reads
+        found = () if self.current is None else await self.current.allowed()
+        if number < self.newest:
+            return  # one that began later has ended before
+        self.newest = number
+        if (allowed := tuple(dict.fromkeys((*found, *more)))) != self.allowed:
+            self.allowed = allowed
+            self.changed()
+
+    def check_free(self) -> None:
+        """Check that it has no running run.
+
+        Raises:
+            ApiError: It has one.
+        """
+        if (current := self.current) is not None and current.is_running:
+            message = f"{current.id} of this conversation is running: wait for its answer, cancel it, or send into it"
+            raise ApiError(409, "busy", message)
+
+    async def make_free(self) -> None:
+        """If the client of its running run has left, cancel the run and wait until it has ended."""
+        current = self.current
+        if current is None or not current.is_running_here or current.clients is None:
+            return
+        if await current.clients.have_left():
+            await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
 
     @property
     def allowed_tools(self) -> tuple[AllowedTool, ...]:
@@ -329,6 +372,7 @@ class RunEntry(OpenRun):
         here: The run, if this process runs it, or has run it.
         is_added: Whether the program started it: the server does not count it among the runs of clients and does not
             cancel it.
+        on_change: Called after each change.
 
     Attributes:
         conversation: Its conversation.
@@ -354,9 +398,11 @@ class RunEntry(OpenRun):
         here: Run[object] | None = None,
         *,
         is_added: bool = False,
+        on_change: Callable[[], object] = noop,
     ) -> None:
         super().__init__(info, log, here)
         self.conversation = conversation
+        self._on_change = on_change
         self.settings = settings
         self.message_id: str | None = None
         self.clients: Clients | None = None
@@ -450,8 +496,9 @@ class RunEntry(OpenRun):
             self.limit_idle()
 
     def changed(self) -> None:
-        """Discard the stored summary."""
+        """Discard the stored summary, and report the change."""
         self._known = None
+        self._on_change()
 
     async def refresh(self) -> None:
         """Read newer information from the log: the list may be a moment behind."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.decisions import Decided, decide, granted_by
 from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
-from rxworker.desk.run import STOP_SECONDS, resume_run
+from rxworker.desk.run import resume_run
 from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, RunStatusError, SessionBusyError
 from rxworker.events import Annotation
 from rxworker.log import RunInfo
@@ -326,7 +325,7 @@ class Runs:
         if is_own and conversation.current is before:
             await self.prepare(conversation)
         if is_own and conversation.current is before:  # still: another one may have followed
-            self.check_free(conversation)
+            conversation.check_free()
             return conversation
         copy = self.begin_conversation(worker)
         await before.open()
@@ -340,7 +339,7 @@ class Runs:
             ApiError: Too many runs are running, or the conversation is busy.
         """
         self.check_room()
-        self.check_free(entry)
+        entry.check_free()
         run = entry.run(messages)
         return self.store.keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
 
@@ -396,7 +395,7 @@ class Runs:
         """
         _check_paused(before)
         self.check_room()
-        self.check_free(before.conversation)
+        before.conversation.check_free()
         pending = before.pending
         decided = decide(pending, decisions, wakes=not add)
         if pending.by_client and not add and not any(decided):
@@ -416,7 +415,7 @@ class Runs:
             raise ApiError(409, "conflict", f"{before.id} was resumed already") from error
         entry = self.store.keep(run, before.conversation, before.info.row.title, resumes=before.id)
         if always is not None:
-            await self.store.refresh(entry.conversation, always)
+            await entry.conversation.refresh(always)
         return entry
 
     async def disallow(self, conversation: str, allowed: AllowedTool) -> None:
@@ -428,12 +427,12 @@ class Runs:
         """
         found, pair = self.conversation(conversation), (allowed.tool, allowed.hook)
         if found is not None:
-            await self.store.refresh(found)
+            await found.refresh()
         if found is None or pair not in found.allowed:
             raise ApiError(404, "not_allowed", f"{allowed.tool} is not always allowed in this conversation")
         assert found.current is not None  # it has a run
         await found.current.disallow(pair)
-        await self.store.refresh(found)
+        await found.refresh()
 
     async def mark(self, conversation: str, **changes: object) -> Marks:
         """Note something about a conversation: other values of `Marks`.
@@ -459,7 +458,7 @@ class Runs:
         def is_of_it(info: RunInfo) -> bool:
             return self.store.owner_of(info) == found.owner and conversation_id(info) == found.id
 
-        entries = [entry for run in found.runs if (entry := self.get(run)) is not None]
+        entries = [*found.runs]
         for entry in entries:
             await entry.done()
         running = [entry.id for entry in entries if entry.is_running]
@@ -510,17 +509,6 @@ class Runs:
             await entry.cancel(reason, when)
         except CommandConflictError as error:
             raise ApiError(409, "resumed", str(error)) from error
-        self.store.changed(entry)
-
-    async def requeue(self, entry: RunEntry, reason: str) -> None:
-        """Put an aborted run back, so that a process continues it under its id.
-
-        Raises:
-            LocalProtocolError: The server has no log.
-            RunStatusError: It is not aborted.
-        """
-        await entry.requeue(reason)
-        self.store.changed(entry)
 
     async def annotate(self, entry: RunEntry, annotation: Annotation) -> None:
         """Record what the user, or a program of the user, thinks of a run.
@@ -536,7 +524,6 @@ class Runs:
             message = f"the run has records 1 to {entry.info.last_seq}, not {annotation.seq}; 0 is the whole run"
             raise ApiError(400, "no_record", message)
         await entry.annotate(replace(annotation, by=annotation.by or self.owner or ""))
-        self.store.changed(entry)
 
     def check_room(self) -> None:
         """Check that another run may start.
@@ -545,25 +532,6 @@ class Runs:
             ApiError: Too many runs are running.
         """
         self.store.check_room(self.owner)
-
-    def check_free(self, conversation: ConversationEntry) -> None:
-        """Check that a conversation has no running run.
-
-        Raises:
-            ApiError: It has one.
-        """
-        current = conversation.current
-        if current is not None and current.is_running:
-            message = f"{current.id} of this conversation is running: wait for its answer, cancel it, or send into it"
-            raise ApiError(409, "busy", message)
-
-    async def make_free(self, conversation: ConversationEntry) -> None:
-        """If the client of the conversation's running run has left, cancel the run and wait until it has ended."""
-        current = conversation.current
-        if current is None or not current.is_running_here or current.clients is None:
-            return
-        if await current.clients.have_left():
-            await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
 
 
 def _check_paused(run: RunEntry) -> None:

@@ -18,7 +18,6 @@ from rxworker.desk.run import DRAIN_SECONDS, new_info
 from rxworker.errors import LogError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.base import change_row
-from rxworker.log.permissions import Pair
 from rxworker.log.recover import outermost
 from rxworker.log.values import LISTED, USER, RunRow
 from rxworker.operators.kernel import Unstaged
@@ -81,17 +80,18 @@ class RunFeed:
         """Add a run."""
         if self.clients:
             self._observe(entry)
-        self.changed(entry)
+        self.wake()
 
-    def changed(self, entry: RunEntry) -> None:
-        """Report a change of a run."""
-        entry.changed()
-        self._wake()
+    def wake(self) -> None:
+        """Report a change of the list."""
+        self._newest = None
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def close(self) -> None:
         """End all lists."""
         self._closed = True
-        self._wake()
+        self.wake()
         self._stop()
 
     def _observe(self, entry: RunEntry) -> None:
@@ -104,24 +104,19 @@ class RunFeed:
 
         def on_next(_item: object) -> None:
             if self._newest is not None:
-                self._wake()
+                self.wake()
 
         def on_change(_item: object = None) -> None:
-            self.changed(entry)
+            entry.changed()
 
         def on_end(_error: Exception | None = None) -> None:
             self._observing.pop(entry.id, None)
-            self.changed(entry)
+            entry.changed()
 
         observation = self._observing[entry.id] = CompositeDisposable()
         observation.add(run.entries(run.last_seq).subscribe(on_next, on_change, on_change))
         # Watchers may still catch up after the run has ended.
         observation.add(run.watchers.subscribe(on_change, on_end, on_end))
-
-    def _wake(self) -> None:
-        self._newest = None
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
 
     def _stop(self) -> None:
         for observation in tuple(self._observing.values()):
@@ -226,10 +221,6 @@ class RunStore:
             feed = self._feeds[owner] = RunFeed(partial(self.of, owner))
         return feed
 
-    def changed(self, entry: RunEntry) -> None:
-        """Report a change of a run."""
-        self.feed(entry.conversation.owner).changed(entry)
-
     def check_open(self) -> None:
         """Check that the server is not stopping, and has its runs.
 
@@ -286,7 +277,7 @@ class RunStore:
             allowed=conversation.allowed,
         )
         here = None if isinstance(run, str) else run
-        entry = RunEntry(new_info(run, row, log), conversation, self.settings, log, here, is_added=is_added)
+        entry = self._entry(new_info(run, row, log), conversation, log, here, is_added=is_added)
         entry.resumed_as = resumed_as
         self._register(entry)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
@@ -299,11 +290,23 @@ class RunStore:
             self._inform(entry.here, entry)
         return entry
 
+    def _entry(
+        self,
+        info: RunInfo,
+        conversation: ConversationEntry,
+        log: EventLog | None,
+        here: Run[object] | None = None,
+        *,
+        is_added: bool = False,
+    ) -> RunEntry:
+        wake = self.feed(conversation.owner).wake
+        return RunEntry(info, conversation, self.settings, log, here, is_added=is_added, on_change=wake)
+
     def _register(self, entry: RunEntry) -> ConversationEntry:
         conversation = entry.conversation
         self._entries[entry.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
-        conversation.runs.append(entry.id)
+        conversation.runs.append(entry)
         return conversation
 
     def note(self, info: RunInfo) -> RunEntry | None:
@@ -333,41 +336,21 @@ class RunStore:
         if conversation.current is entry and (is_new or conversation.allowed):
             self._begin(self._read_allowed(conversation), entry.id)
         if conversation.current is entry and not conversation.is_marking:
-            self._mark(conversation, StoredMarks.of(entry.info.row.labels).marks)
+            conversation.mark(StoredMarks.of(entry.info.row.labels).marks)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
         if before is not None and before.resumed_as is None:
             before.resumed_as = entry.id
             before.changed()
         if entry.status == "paused":
-            self._begin(self._keep_pause(entry), entry.id)
+            self._begin(entry.keep_pause(), entry.id)
         if entry.is_over or before is not None:  # not with each record of a run that goes on: it looks at all runs
             self._forget_oldest()
-        self.changed(entry)
+        entry.changed()
         return entry
 
     async def _read_allowed(self, conversation: ConversationEntry) -> None:
         with suppress(LogError):  # it is read again with the next change
-            await self.refresh(conversation)
-
-    async def refresh(self, conversation: ConversationEntry, *more: Pair) -> None:
-        """Read what is always allowed in a conversation now.
-
-        With ``more``, what a stored decision grants as soon as another process carries it out.
-
-        Raises:
-            LogError: The log cannot be read.
-        """
-        entry = conversation.current
-        conversation.reads += 1
-        number = conversation.reads
-        found = () if entry is None else await entry.allowed()
-        if number < conversation.newest:
-            return  # one that began later has ended before
-        conversation.newest = number
-        if (allowed := tuple(dict.fromkeys((*found, *more)))) != conversation.allowed:
-            conversation.allowed = allowed
-            for run in conversation.runs:
-                self.changed(self._entries[run])
+            await conversation.refresh()
 
     async def mark(self, conversation: ConversationEntry, marks: Marks) -> None:
         """Set what is noted about a conversation, and store it with its last run: if it is running, when it has ended.
@@ -375,8 +358,7 @@ class RunStore:
         Raises:
             LogError: The log cannot be written.
         """
-        self._mark(conversation, marks)
-
+        conversation.mark(marks)
         entry = conversation.current
         if entry is None or entry.log is None or conversation.is_marking:
             return
@@ -385,13 +367,6 @@ class RunStore:
         await entry.refresh()
         if entry.is_over and not await asyncio.shield(storing):
             raise LogError("what was noted about a conversation was not stored")
-
-    def _mark(self, conversation: ConversationEntry, marks: Marks) -> None:
-        if marks == conversation.marks:
-            return
-        conversation.mark(marks)
-        for run in conversation.runs:
-            self.changed(self._entries[run])
 
     async def _keep_stored(self, log: EventLog, conversation: ConversationEntry) -> bool:
         """Store the marks of a conversation with its last run when that has ended.
@@ -449,13 +424,9 @@ class RunStore:
         owner, id_ = self.owner_of(info), conversation_id(info)
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
-            conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch_in(info.row.labels))
-            conversation.marks = StoredMarks.of(info.row.labels).marks
-        return RunEntry(info, conversation, self.settings, log)
-
-    async def _keep_pause(self, entry: RunEntry) -> None:
-        await entry.keep_pause()
-        self.changed(entry)
+            branch, marks = branch_in(info.row.labels), StoredMarks.of(info.row.labels).marks
+            conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch, marks=marks)
+        return self._entry(info, conversation, log)
 
     def _begin(self, work: Coroutine[object, object, None], name: str) -> None:
         keep(work, self._following, f"follow {name}")
@@ -542,7 +513,7 @@ class RunStore:
         await entry.ended()
         entry.settle()
         self._forget_oldest()
-        self.changed(entry)
+        entry.changed()
 
     def _forget_oldest(self) -> None:
         """Drop the oldest runs above the limit.
@@ -578,12 +549,12 @@ class RunStore:
             del self._deleted[next(iter(self._deleted))]
         if (entry := self._entries.get(run_id)) is not None:
             self._drop(entry)
-            self.feed(entry.conversation.owner).changed(entry)
+            entry.changed()
 
     def _drop(self, entry: RunEntry) -> None:
         del self._entries[entry.id]
         entry.close()
         conversation = entry.conversation
-        conversation.runs.remove(entry.id)
+        conversation.runs.remove(entry)
         if not conversation.runs:
             self._conversations.pop((conversation.owner, conversation.id), None)

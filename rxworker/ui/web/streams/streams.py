@@ -224,7 +224,7 @@ class Streams:
             if entry is not None:
                 entry.watching -= 1
                 entry.settle()
-                self._store.changed(entry)
+                entry.changed()
 
     @asynccontextmanager
     async def connected(
