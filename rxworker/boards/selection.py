@@ -9,27 +9,14 @@ with its first call, a status with the record that gives it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from rxworker import events
 from rxworker.errors import ConfigurationError, nearest
-from rxworker.events import (
-    AttemptStart,
-    Custom,
-    Fork,
-    Record,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunRequeue,
-    RunResume,
-    RunStart,
-    RunStop,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-)
+from rxworker.events import Record
 from rxworker.log.values import END_WORDS, OPEN, TENANT, USER, RunInfo
 from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.resume.stored import last_input
@@ -136,13 +123,13 @@ class Selection(Settings, frozen=True):
             and (not self.status or row.status in OPEN or self.status in (row.status, END_WORDS.get(row.cause)))
         )
 
-    def _fits(self, first: RunStart | RunResume | Fork) -> bool:
+    def _fits(self, first: events.RunStart | events.RunResume | events.Fork) -> bool:
         """Whether a run may be selected, by its first record."""
         if not (self.labels.items() <= first.labels.items() and self.worker in ("", first.worker)):
             return False
         if not self.text:
             return True
-        if isinstance(first, Fork):
+        if isinstance(first, events.Fork):
             return False
         text = " ".join(message.text for message in last_input(first.conversation.messages)).casefold()
         return all(word in text for word in self.text.casefold().split())
@@ -207,25 +194,23 @@ FILTERS = {
 """The names of filters, each with how it is given."""
 
 
+@dataclass(slots=True, eq=False)
 class _SelectedRun:
     """What is known of a run that may be let in.
 
     Attributes:
-        has_ended: Whether its end was let in, which annotations may follow.
-        held: Its records, until it is let in.
         needs: By what it is not known yet.
+        held: Its records, until it is let in.
+        has_ended: Whether its end was let in, which annotations may follow.
         is_left_out: Whether there was no room for its records.
         is_of_model: Whether the last request of the run, and of each inside it, was to the model, by their paths.
     """
 
-    __slots__ = ("has_ended", "held", "is_left_out", "is_of_model", "needs")
-
-    def __init__(self, needs: set[str]) -> None:
-        self.has_ended = False
-        self.held: list[Record] = []
-        self.needs = needs
-        self.is_left_out = False
-        self.is_of_model: dict[tuple[str, ...], bool] = {}
+    needs: set[str]
+    held: list[Record] = field(default_factory=list[Record])
+    has_ended: bool = False
+    is_left_out: bool = False
+    is_of_model: dict[tuple[str, ...], bool] = field(default_factory=dict[tuple[str, ...], bool])
 
 
 class Selecting:
@@ -250,7 +235,7 @@ class Selecting:
                 return ()
         if run.is_left_out or not self._passes(run, record):
             return ()
-        if not run.needs or (run.has_ended and not run.held and isinstance(record.event, Custom)):
+        if not run.needs or (run.has_ended and not run.held and isinstance(record.event, events.Custom)):
             return (record,)
         run.held.append(record)
         self._held += 1
@@ -268,7 +253,7 @@ class Selecting:
     def _begun(self, record: Record) -> _SelectedRun | None:
         """A run with its first record; of another one, it is not known whether it is selected."""
         selection, event = self._selection, record.event
-        if not record.path and isinstance(event, RunStart | RunResume | Fork):
+        if not record.path and isinstance(event, events.RunStart | events.RunResume | events.Fork):
             if not selection._fits(event):
                 return None
         elif selection.labels or selection.worker or selection.text:
@@ -282,27 +267,27 @@ class Selecting:
         """Whether a record belongs to no other model and no other tool."""
         selection, event = self._selection, record.event
         if selection.model:
-            if isinstance(event, AttemptStart):
+            if isinstance(event, events.AttemptStart):
                 run.is_of_model[record.path] = event.model == selection.model
-            elif isinstance(event, TurnStart):  # its request comes later
+            elif isinstance(event, events.TurnStart):  # its request comes later
                 run.is_of_model.pop(record.path, None)
             if not run.is_of_model.get(record.path, True) and event.__class__ not in _OF_RUNS:
                 return False
         if selection.tool:
-            if isinstance(event, ToolStart):
+            if isinstance(event, events.ToolStart):
                 return event.call.name == selection.tool
-            if isinstance(event, ToolStop):
+            if isinstance(event, events.ToolStop):
                 return event.tool == selection.tool
         return True
 
     def _note(self, run: _SelectedRun, record: Record) -> None:
         event = record.event
-        if isinstance(event, AttemptStart):
+        if isinstance(event, events.AttemptStart):
             run.needs.discard("model")
-        elif isinstance(event, ToolStart):
+        elif isinstance(event, events.ToolStart):
             run.needs.discard("tool")
-        elif not record.path and isinstance(event, RunStop | RunAbort | RunPause):
-            status = END_WORDS[event.cause] if isinstance(event, RunAbort) else _STATUSES[type(event)]
+        elif not record.path and isinstance(event, events.RunStop | events.RunAbort | events.RunPause):
+            status = END_WORDS[event.cause] if isinstance(event, events.RunAbort) else _STATUSES[type(event)]
             if status == self._selection.status:
                 run.needs.discard("status")
             if run.needs:  # it is over, and not selected
@@ -318,7 +303,8 @@ class Selecting:
         run.held, run.has_ended = [], False
 
 
-_OF_RUNS = frozenset[type[object]]({RunStart, RunResume, RunRecover, RunRequeue, RunPause, RunStop, RunAbort, Fork})
-_STATUSES = {RunStop: "finished", RunPause: "paused"}
-
-__all__ = ["EVERYTHING", "Selecting", "Selection", "read_selection"]
+_OF_RUNS: frozenset[type[object]] = frozenset(
+    {events.RunStart, events.RunResume, events.RunRecover, events.RunRequeue}
+    | {events.RunPause, events.RunStop, events.RunAbort, events.Fork}
+)
+_STATUSES = {events.RunStop: "finished", events.RunPause: "paused"}

@@ -9,15 +9,15 @@ import logging
 import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards.dashboard import Board, Dashboard, Fold, Progress, StoredFirst
+from rxworker.boards.dashboard import Board, Dashboard, Fold, StoredFirst
+from rxworker.boards.moments import Moments
 from rxworker.boards.panel import AlertChange, PanelState
-from rxworker.boards.reader import Begun, Reader, begun
+from rxworker.boards.reader import Reader, begun
 from rxworker.boards.selection import EVERYTHING, Selection
 from rxworker.events import Record
 from rxworker.log import EventLog
@@ -159,18 +159,6 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
     return LogRecords(log, since)
 
 
-class Copying(Protocol):
-    """Reads for a board, and copies its panels on the way: `Moments`."""
-
-    async def renew(self) -> list[Begun]:
-        """The runs, the last to begin first."""
-        ...
-
-    async def read(self, fold: Fold, take: Callable[[Record], object], *, progress: Progress = noop) -> dict[str, int]:
-        """Read all records; see `Reader.read`."""
-        ...
-
-
 @dataclass(eq=False)
 class LogRecords(StoredFirst):
     """The records of a log; see `log_records`.
@@ -187,7 +175,7 @@ class LogRecords(StoredFirst):
     since: float | None
     selection: Selection = EVERYTHING
     on_read: Callable[[], object] = noop
-    moments: Copying | None = None
+    moments: Moments | None = None
 
     def _subscribe_core(
         self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None

@@ -205,7 +205,7 @@ async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Respons
 def _watched(request: WebRequest, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()) -> WatchedRun:
     """The run as a protocol encodes it; ``name`` is the watcher's."""
     return WatchedRun(
-        watch_run(entry, 0, name=name).batches(),
+        watch_run(entry, name).batches(),
         entry.id,
         entry.conversation.id,
         message_id=entry.message_id,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
@@ -15,14 +14,13 @@ from msgspec.structs import asdict, replace
 
 import rxworker
 from rxworker.boards import Dashboard
-from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
 from rxworker.events.custom import ShortText
 from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
 from rxworker.log.values import When, is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
-from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
+from rxworker.protocols import SSE_HEADERS, read_last_event_id
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
@@ -30,8 +28,8 @@ from rxworker.providers.models import currency_of
 from rxworker.redact import json_redactor
 from rxworker.resume.stored import TITLE
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
-from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
-from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
+from rxworker.ui.web.boards.boards import BoardQuery, encode_state
+from rxworker.ui.web.boards.fleet import RunFilter
 from rxworker.ui.web.boards.links import DELIVER
 from rxworker.ui.web.guard import BOARD_PAGE
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, Shown, WebRequest, delete, get, live, post
@@ -57,7 +55,7 @@ from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams.durable import answer_stream
 from rxworker.ui.web.streams.published import DurableItems
 from rxworker.ui.web.streams.stored import FOLDS, run_stream
-from rxworker.ui.web.streams.streams import RETRY, follow_run
+from rxworker.ui.web.streams.streams import follow_run
 
 B = TypeVar("B", bound=Struct)
 
@@ -350,16 +348,8 @@ async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | N
     if "text/event-stream" not in request.headers.get("Accept", ""):
         return bytes_response(await feed.answer(await feed.ready(), query))
     with state.streams.take():
-        await state.streams.send(request, fleet_events(feed, query), SSE_HEADERS)
+        await state.streams.send(request, feed.events(query), SSE_HEADERS)
     return None
-
-
-async def fleet_events(feed: FleetFeed, query: RunFilter) -> AsyncGenerator[bytes, None]:
-    """Yield what matches as server-sent events."""
-    yield retry_frame(RETRY)
-    async with aclosing(feed.answers(query)) as answers:
-        async for data in answers:
-            yield b"data: " + data + b"\n\n"
 
 
 async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
@@ -422,10 +412,7 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
-    runs = state.runs.of(request)
-    body = await read_json_bytes(request)
-    waiting = await runs.find_waiting(request.params["id"])
-    entry = await runs.resume_at(request.params["id"], waiting, read_resume(body))
+    entry = await state.runs.of(request).resume_at(request.params["id"], await read_json_bytes(request))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 
@@ -536,7 +523,6 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
         return web.Response(status=204)
     frames = entry.frames if request.link is None else entry.shared_frames
     followed = follow_run(entry, frames, f"events {request.remote or ''}".strip())
-    followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
         await state.streams.follow(request, followed, after, entry.end_frame)
     return None
@@ -589,9 +575,9 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
     entry = state.published.find(request.params["name"], request.owner)
     query = read_query(request, ItemsQuery)
     after = entry.after(request.headers.get("Last-Event-ID") or query.after)
-    if entry.is_over and after and after >= entry.published.hub.last_seq:
+    if entry.is_over and after and after == entry.published.hub.last_seq:
         return web.Response(status=204)
-    with state.streams.take(), state.streams.endless():
+    with state.streams.take(is_endless=True):
         followed = entry.followed(entry.frames, f"events {request.remote or ''}".strip(), query.delivery)
         await state.streams.follow(request, followed, after, entry.end_frame)
     return None
@@ -600,7 +586,7 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
 async def get_durable(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return a published stream as a Durable Stream."""
     entry = state.published.find(request.params["name"], request.owner)
-    with state.streams.take(), state.streams.endless():
+    with state.streams.take(is_endless=True):
         return await answer_stream(request, DurableItems(entry), state.streams)
 
 
@@ -653,7 +639,7 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
 async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream what the panels show: all of them, and then those that have changed."""
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
-    return await _follow_board(state, request, dashboard, state.boards.feed)
+    return await _follow_board(state, request, dashboard)
 
 
 async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
@@ -679,22 +665,19 @@ async def get_operators(state: ServerState, request: WebRequest) -> web.Response
 async def get_operator_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream what the operators of a panel do, while the client looks."""
     dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
-    return await _follow_board(state, request, dashboard, state.boards.explained)
+    return await _follow_board(state, request, dashboard, explains=True)
 
 
 async def _follow_board(
-    state: ServerState,
-    request: WebRequest,
-    dashboard: Dashboard,
-    feed_of: Callable[[Dashboard, Runs, BoardQuery, Sequence[RunEntry]], AbstractContextManager[BoardFeed]],
+    state: ServerState, request: WebRequest, dashboard: Dashboard, *, explains: bool = False
 ) -> web.Response | None:
     query, runs = read_query(request, BoardQuery), state.runs.of(request)
     if query.time is not None:
         raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
     dashboard = query.narrow(dashboard, of_link=request.link is not None)
-    with state.streams.take(), state.streams.endless():
+    with state.streams.take(is_endless=True):
         entries = await state.boards.open(runs, query)
-        with feed_of(dashboard, runs, query, entries) as feed:
+        with state.boards.feed(dashboard, runs, query, entries, explains=explains) as feed:
             followed = feed.followed(f"events {request.remote or ''}".strip())
             await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None

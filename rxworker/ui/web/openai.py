@@ -91,7 +91,7 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
     async with state.streams.connected(request, entry, begins=True):
-        batches = batches_of(entry, watch_run(entry, 0, name="chat completion"))
+        batches = batches_of(entry, watch_run(entry, "chat completion"))
         if given.stream:
             usage = partial(_usage, entry) if given.include_usage else None
             pieces = chat_stream(batches, head, names, usage)
@@ -121,7 +121,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
             return _json(entry, response_object(_head(entry), "queued"))
     async with state.streams.connected(request, entry, begins=not given.background):
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-        batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
+        batches = batches_of(entry, watch_run(entry, "response", "reliable"))
         if given.stream:
             await state.streams.send(request, response_stream(batches, encoder), SSE_HEADERS, entry.redact)
             return None
@@ -141,7 +141,7 @@ async def get_response(state: ServerState, request: WebRequest) -> web.Response 
         if not EVENT_NUMBER.fullmatch(after):
             raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-        batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
+        batches = batches_of(entry, watch_run(entry, "response", "reliable"))
         pieces = response_stream(batches, encoder, int(after))
         await state.streams.send(request, pieces, SSE_HEADERS, entry.redact)
     return None
@@ -153,7 +153,7 @@ async def _response_of(entry: RunEntry) -> JsonObject:
     if not last or entry.summary().cause == "queued":
         return response_object(_head(entry), "queued")
     encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-    async with aclosing(batches_of(entry, watch_run(entry, 0, "reliable", "response"))) as batches:
+    async with aclosing(batches_of(entry, watch_run(entry, "response", "reliable"))) as batches:
         async for batch in batches:
             for record in batch:
                 encoder.feed(record)

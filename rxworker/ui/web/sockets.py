@@ -201,7 +201,7 @@ class Connection:
 
     async def _list(self) -> None:
         """Send the list of runs, and again after each change."""
-        async with aclosing(self.runs.feed.lists()) as lists:
+        async with aclosing(self.runs.store.feed(self.runs.owner).lists()) as lists:
             async for data in lists:
                 await self._send(data)
 

@@ -94,12 +94,14 @@ def test_each_event_is_written_once_in_order_however_often_the_client_is_behind(
         source = Subject[int]()
         stream = publish("count", source, delivery=delivery)
         entry = StreamEntry(stream, None)
+        for number in range(after):  # which the clients have
+            source.on_next(number + 1)
         responses = [Response(behind[:]), Response([]), Response([], writes_now=False)]
         following = [follow(entry, response, after) for response in responses]
         for _ in range(3):  # until they watch
             await asyncio.sleep(0)
         assert stream.hub.watching == 3
-        count = 0
+        count = after
         for step in steps:
             for _ in range(step):
                 count += 1

@@ -10,7 +10,7 @@ import pytest
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, TurnStop
-from rxworker.hub import Hub, Watch
+from rxworker.hub import Coalesce, Hub
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
 from rxworker.ui.web.streams.streams import AT_ONCE, Followed, send_records
@@ -112,9 +112,6 @@ async def test_a_long_run_is_encoded_in_pieces_with_a_turn_of_the_loop_between_t
             turns.append(len(sizes))
             await asyncio.sleep(0)
 
-    def watch(after: int) -> Watch:
-        return hub.watch(after=after)
-
     def encode(records: Sequence[Record]) -> bytes:
         sizes.append(len(records))
         return b""
@@ -129,7 +126,7 @@ async def test_a_long_run_is_encoded_in_pieces_with_a_turn_of_the_loop_between_t
             raise AssertionError
 
     counting = asyncio.create_task(count_turns())
-    await send_records(Reading(), Followed(watch, encode, lambda: 5_000, lambda: True), 0)
+    await send_records(Reading(), Followed(hub, encode, Coalesce(), ""), 0)
     counting.cancel()
     assert sum(sizes) == 5_000
     assert max(sizes) <= AT_ONCE

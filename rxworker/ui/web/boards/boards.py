@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from math import isnan
 from time import perf_counter
@@ -32,7 +32,6 @@ from rxworker.boards import (
     Board,
     Dashboard,
     OperatorState,
-    Panel,
     PanelState,
     View,
     XRay,
@@ -47,9 +46,10 @@ from rxworker.boards.panel import Alert
 from rxworker.boards.stored import LogRecords, take_stored
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
-from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
+from rxworker.hub import Coalesce, Hub, Item, Reliable
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, Replica
+from rxworker.messages.settings import shared_fields
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Scheduler, Sink, Stage, connect
 from rxworker.protocols.native import encode_json
@@ -253,12 +253,7 @@ class BoardFeed:
 
     def followed(self, name: str) -> Followed:
         """The board for a client."""
-        hub = self.hub
-
-        def watch(after: int) -> Watch:
-            return hub.watch(Coalesce(), after=after, name=name)
-
-        return Followed(watch, self.encode, lambda: hub.last_seq, lambda: hub.ended)
+        return Followed(self.hub, self.encode, Coalesce(), name)
 
     def encode(self, records: Sequence[Record]) -> bytes:
         """The newest state of each panel in changes. A client that has missed changes receives all panels."""
@@ -426,7 +421,12 @@ class Boards:
     def infos(self) -> list[BoardInfo]:
         """The dashboards in a few words."""
         return [
-            BoardInfo(each.name, each.title, [_info_of(one) for one in each.panels], self._has_xray)
+            BoardInfo(
+                each.name,
+                each.title,
+                [PanelInfo(**shared_fields(one, PanelInfo)) for one in each.panels],
+                self._has_xray,
+            )
             for each in self._served.values()
         ]
 
@@ -661,50 +661,38 @@ class Boards:
         if not task.cancelled():
             task.exception()  # it is raised for those who wait
 
+    @contextmanager
     def feed(
-        self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
-    ) -> AbstractContextManager[BoardFeed]:
-        """Context manager: a client of the board of this scope.
+        self,
+        dashboard: Dashboard,
+        runs: Runs,
+        query: BoardQuery,
+        entries: Sequence[RunEntry],
+        *,
+        explains: bool = False,
+    ) -> Generator[BoardFeed, None, None]:
+        """Context manager: a client of the board of this scope, or of the operators of a panel.
+
+        Operators are counted for as long as one looks at them, and on a board of their own: the others are computed as
+        they are.
 
         Args:
-            dashboard: The dashboard.
+            dashboard: The dashboard; to explain, one of one panel: see `find_panel`.
             runs: The runs of the client.
             query: The scope.
             entries: The runs that are in it now; see `open`.
+            explains: Whether the operators are shown.
         """
-        key = runs.owner, _key_of(dashboard), query.scope
+        is_all, name = self._log_of(runs, query) is not None, _key_of(dashboard)
+        key = runs.owner, f"{name} {dashboard.panels[0].name}" if explains else name, query.scope
         feed = self.feeds.get(key)
-        if self._log_of(runs, query) is not None:
+        if is_all and not explains:
             feed = self._of_all(dashboard)
         elif feed is None or feed.board.error is not None:
-            feed = self.feeds[key] = BoardFeed(dashboard.show(self._source(runs, query, entries)))
-        is_lasting = not query.scope and runs.owner is None and _key_of(dashboard) in self._lasting
-        return self._client(key, feed, is_lasting=is_lasting)
-
-    def explained(
-        self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
-    ) -> AbstractContextManager[BoardFeed]:
-        """Context manager: a client of the operators of a panel.
-
-        They are counted for as long as one looks at them, and on a board of their own: the others are computed as they
-        are.
-
-        Args:
-            dashboard: Of one panel; see `find_panel`.
-            runs: The runs of the client.
-            query: The scope.
-            entries: As for `feed`.
-        """
-        key = runs.owner, f"{_key_of(dashboard)} {dashboard.panels[0].name}", query.scope
-        feed = self.feeds.get(key)
-        if feed is None or feed.board.error is not None:
-            is_all = self._log_of(runs, query) is not None
             records = self._all_records(dashboard, noop) if is_all else self._source(runs, query, entries)
-            feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
-        return self._client(key, feed, is_lasting=False)
-
-    @contextmanager
-    def _client(self, key: _FeedKey, feed: BoardFeed, *, is_lasting: bool) -> Generator[BoardFeed, None, None]:
+            made = ExplainedFeed if explains else BoardFeed
+            feed = self.feeds[key] = made(dashboard.show(records, xray=explains))
+        is_lasting = not explains and not query.scope and runs.owner is None and name in self._lasting
         feed.clients += 1
         try:
             yield feed
@@ -850,10 +838,6 @@ def _created_since(dashboard: Dashboard, now: float) -> float | None:
     """Since when the runs of a log have begun that are read; ``None`` where the selection has a time."""
     since, until = dashboard.selection.since, dashboard.selection.until
     return min(now, now if until is None else until) - dashboard.reach if since is None else None
-
-
-def _info_of(panel: Panel) -> PanelInfo:
-    return PanelInfo(panel.name, panel.title, panel.view, panel.unit, panel.alert, panel.width, panel.height)
 
 
 def _for_links(dashboard: Dashboard) -> Dashboard:

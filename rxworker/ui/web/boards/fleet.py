@@ -19,13 +19,14 @@ from msgspec import Meta, Struct, field
 from rxworker.desk.run import lost_by
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.fleet import RowCosts, Totals, can_requeue, is_over
+from rxworker.log.fleet import Group, RowCosts, can_requeue, is_over
 from rxworker.log.values import END_WORDS, TENANT, StoredStatus
 from rxworker.messages import Prices
-from rxworker.messages.settings import shared_fields
+from rxworker.protocols import retry_frame
 from rxworker.protocols.native import encode_json
 from rxworker.redact import json_redactor
 from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.streams.streams import RETRY
 
 ROWS, MAX_ROWS = 50, 200
 MAX_SHOWN = 100
@@ -42,24 +43,11 @@ SHARE = 20
 """A search is repeated after so many times its own duration."""
 
 
-class Taken(Struct, frozen=True):
-    """Totals, as a page shows them.
-
-    Whether a part of the cost is estimated, and the models whose prices are not known.
-    """
-
-    ended: int
-    failed: int
-    recovered: int
-    turns: int
-    input_tokens: int
-    output_tokens: int
-    cost: float
-    is_estimate: bool
-    unpriced: list[str]
-    tool_calls: int
-    tool_errors: int
-    tool_p95: float | None
+FIGURES = ("turns", "tool_calls", "input_tokens", "output_tokens")
+IN_TOTALS = ("ended", "failed", "recovered", "cost", "tool_errors", *FIGURES)
+"""What is shown of totals."""
+IN_ROW = ("title", "worker", "status", "reason", *FIGURES)
+"""What the row of a run in the list has of the run."""
 
 
 class QueueInfo(Struct, frozen=True):
@@ -75,38 +63,6 @@ class OwnerInfo(Struct, frozen=True):
 
     owner: str
     runs: int
-
-
-class GroupInfo(Struct, frozen=True):
-    """A worker and a tenant: the number of runs by status, and their consumption so far."""
-
-    worker: str
-    tenant: str
-    runs: dict[StoredStatus, int]
-    taken: Taken
-
-
-class FleetRow(Struct, frozen=True):
-    """A run in the list; whether its cost is estimated by the prices of the server, and whether it can be put back."""
-
-    id: str
-    title: str
-    worker: str
-    tenant: str
-    status: StoredStatus
-    cause: str
-    reason: str
-    owner: str
-    created: float
-    updated: float
-    turns: int
-    tool_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-    is_estimate: bool
-    unpriced: tuple[str, ...]
-    can_requeue: bool
 
 
 class RunFilter(Struct, frozen=True):
@@ -192,14 +148,15 @@ class FleetFeed:
             self._task.result()
         return self.fleet
 
-    async def answers(self, query: RunFilter) -> AsyncGenerator[bytes, None]:
-        """The matching runs as JSON, now and after each change, until the server is stopped."""
+    async def events(self, query: RunFilter) -> AsyncGenerator[bytes, None]:
+        """The matching runs as server-sent events, now and after each change, until the server is stopped."""
+        yield retry_frame(RETRY)
         while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
             data = await self.answer(fleet, query)
             spent = time.perf_counter() - began
-            yield data
+            yield b"data: %b\n\n" % data
             await asyncio.sleep(max(PAUSE, SHARE * spent))
             with suppress(TimeoutError):
                 async with asyncio.timeout(REST):
@@ -207,7 +164,7 @@ class FleetFeed:
 
     async def answer(self, fleet: Fleet, query: RunFilter) -> bytes:
         """The runs that match now as JSON."""
-        rows: list[FleetRow] = []
+        rows: list[Mapping[str, object]] = []
         is_more = False
         for seen, info in enumerate(fleet.newest(), 1):
             if not seen % SLICE:
@@ -264,7 +221,7 @@ def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     return [OwnerInfo(owner, runs) for owner, runs in sorted(held.items(), key=lambda each: (-each[1], each[0]))]
 
 
-def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> dict[str, object]:
+def _answer(fleet: Fleet, now: float, rows: list[Mapping[str, object]], is_more: bool) -> dict[str, object]:
     """All runs together, and those that match, for a client."""
     runs = Counter[StoredStatus]()
     for group in fleet.groups.values():
@@ -280,9 +237,7 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> di
         "queues": queues_of(open_runs, now),
         "owners": owners[:MAX_SHOWN],
         "owner_count": len(owners),
-        "groups": [
-            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals)) for each in groups[:MAX_SHOWN]
-        ],
+        "groups": [*map(_group, groups[:MAX_SHOWN])],
         "group_count": len(groups),
         "rows": rows,
         "is_more": is_more,
@@ -290,26 +245,38 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> di
     }
 
 
-def _taken(totals: Totals) -> Taken:
-    return Taken(
-        is_estimate=totals.estimated_cost > 0,
-        unpriced=sorted(totals.unpriced),
-        tool_p95=totals.tool_quantile(0.95),
-        **{name: each for name, each in shared_fields(totals, Taken).items() if name != "unpriced"},
-    )
+def _group(group: Group) -> dict[str, object]:
+    """A worker and a tenant: the number of runs by status, and their consumption so far.
+
+    With whether a part of the cost is estimated, and the models whose prices are not known.
+    """
+    totals = group.totals
+    taken = {name: getattr(totals, name) for name in IN_TOTALS} | {
+        "is_estimate": totals.estimated_cost > 0,
+        "unpriced": sorted(totals.unpriced),
+        "tool_p95": totals.tool_quantile(0.95),
+    }
+    return {"worker": group.worker, "tenant": group.tenant, "runs": +group.runs, "taken": taken}
 
 
-def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:
+def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> Mapping[str, object]:
+    """The row of a run in the list.
+
+    With whether its cost is estimated by the prices of the server, and whether it can be put back.
+    """
     row = info.row
     cost = costs.of(row)
     cause = row.cause or (lost_by(row) if row.status == "running" and info.is_cut_off() else "")
     cause = "resumed" if is_resumed else "waiting" if info.is_waiting else cause
-    shared = shared_fields(info, FleetRow) | shared_fields(row, FleetRow)
-    shared.update(cause=cause, cost=cost.known, unpriced=cost.unpriced)
-    return FleetRow(
-        id=info.run_id,
-        tenant=row.labels.get(TENANT, ""),
-        is_estimate=cost.known is not None and costs.is_estimate(row),
-        can_requeue=can_requeue(row),
-        **shared,
-    )
+    return {name: getattr(row, name) for name in IN_ROW} | {
+        "id": info.run_id,
+        "owner": info.owner,
+        "created": info.created,
+        "updated": info.updated,
+        "tenant": row.labels.get(TENANT, ""),
+        "cause": cause,
+        "cost": cost.known,
+        "unpriced": cost.unpriced,
+        "is_estimate": cost.known is not None and costs.is_estimate(row),
+        "can_requeue": can_requeue(row),
+    }

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from rxworker.decisions import Decided, decide, granted_by
+from rxworker.decisions import Decided, decide, granted_by, read_resume
 from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.desk.run import resume_run
 from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, RunStatusError, SessionBusyError
@@ -25,7 +25,7 @@ from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.runs.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
-from rxworker.ui.web.runs.store import RunFeed, RunStore
+from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.runs.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, session_of
 from rxworker.worker.definition import Definition
@@ -61,11 +61,6 @@ class Runs:
     def __iter__(self) -> Iterator[RunEntry]:
         """Iterate over the runs, newest first."""
         return self.store.of(self.owner)
-
-    @property
-    def feed(self) -> RunFeed:
-        """The list of these runs, for listeners."""
-        return self.store.feed(self.owner)
 
     async def find(self, run_id: str) -> RunEntry:
         """Return the run with this id, also from the log.
@@ -106,21 +101,17 @@ class Runs:
         await entry.open()
         return entry
 
-    async def find_waiting(self, run_id: str) -> RunEntry:
-        """Return the paused run with this id; for one inside it, the outermost run, which takes its decisions.
+    async def resume_at(self, run_id: str, body: bytes) -> RunEntry:
+        """Resume the paused run with this id by decisions, as `read_resume` reads them.
+
+        For a run inside another one, the outermost run takes its decisions.
 
         Raises:
-            ApiError: As for ``find_paused``.
+            ApiError: As for ``find_paused`` and ``resume``; or the run with that id does not wait any more.
+            DecisionError: As for ``resume``; or the decisions cannot be read.
         """
-        return await self.find_paused(await self.store.outermost_id(run_id))
-
-    async def resume_at(self, run_id: str, waiting: RunEntry, decisions: Decisions) -> RunEntry:
-        """Resume what `find_waiting` has found by an id, by decisions about the calls of the run with that id.
-
-        Raises:
-            ApiError: As for ``resume``; or the run with that id does not wait any more.
-            DecisionError: As for ``resume``.
-        """
+        waiting = await self.find_paused(await self.store.outermost_id(run_id))
+        decisions: Decisions = read_resume(body)
         log = self.store.log
         info = None if log is None or run_id == waiting.id else await log.listed(run_id)
         if log is not None and info is not None:

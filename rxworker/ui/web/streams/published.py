@@ -22,7 +22,7 @@ from reactivex import abc
 from rxworker.boards import Keep, Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, message_of
 from rxworker.events import Record
-from rxworker.hub import Coalesce, Delivery, Item, Latest, Watch
+from rxworker.hub import Coalesce, Item, Latest
 from rxworker.messages import JsonObject
 from rxworker.operators.kernel import Call
 from rxworker.protocols.native import encode_json, end_frame
@@ -32,7 +32,7 @@ from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
 from rxworker.ui.web.streams.stored import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
-from rxworker.ui.web.streams.streams import DELIVERIES, Followed
+from rxworker.ui.web.streams.streams import Followed, delivery_of
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
 
@@ -80,7 +80,7 @@ class StreamEntry:
         self.published = published
         self.redact = json_redactor()
         self.encoded = 0
-        self._every = None if rate is None else 1 / rate
+        self._rate = rate
         self._items: dict[int, bytes] = {}
         self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
 
@@ -102,7 +102,7 @@ class StreamEntry:
         """The number of a cursor; 0 for that of another epoch, or without one.
 
         Raises:
-            ApiError: It is not a cursor, or the stream has no such item yet.
+            ApiError: It is not a cursor.
         """
         if not cursor:
             return 0
@@ -110,30 +110,16 @@ class StreamEntry:
         if match is None:
             raise ApiError(400, "bad_cursor", "a cursor is the id of an event of this stream: its epoch and a number")
         epoch, seq = map(int, match.groups())
-        if epoch != self.published.epoch:
-            return 0
-        last = self.published.hub.last_seq
-        if seq > last:
-            message = f"the last item of the stream is {last}, so no client can have received {seq}"
-            raise ApiError(400, "bad_cursor", message)
-        return seq
-
-    def watch(self, after: int, delivery: DeliveryName | None, name: str) -> Watch:
-        """Watch the stream. Items arrive at the rate of the server's settings, but for deliveries that have none."""
-        chosen: Delivery = self.published.delivery
-        if delivery is not None:
-            chosen = {"coalesce": Coalesce(), **DELIVERIES}[delivery]
-        if isinstance(chosen, Coalesce | Latest) and chosen.every is None:
-            chosen = replace(chosen, every=self._every)
-        return self.published.hub.watch(chosen, after=after, name=name)
+        return seq if epoch == self.published.epoch else 0
 
     def followed(
         self, encode: Callable[[Sequence[Record]], bytes], name: str, delivery: DeliveryName | None = None
     ) -> Followed:
-        """The stream for a client."""
-        hub = self.published.hub
-        watch = partial(self.watch, delivery=delivery, name=name)
-        return Followed(watch, encode, lambda: hub.last_seq, lambda: hub.ended)
+        """The stream for a client, at the rate of the server's settings, but for deliveries that have none."""
+        chosen = self.published.delivery if delivery is None else delivery_of(delivery, self._rate)
+        if isinstance(chosen, Coalesce | Latest) and chosen.every is None and self._rate is not None:
+            chosen = replace(chosen, every=1 / self._rate)
+        return Followed(self.published.hub, encode, chosen, name)
 
     # Encoded, once for all clients.
 
@@ -220,7 +206,8 @@ class DurableItems:
 
     async def wait(self, offset: str) -> bool:
         """Wait for an item after an offset, or the end of the stream."""
-        async with aclosing(self._entry.watch(self._after(offset), "latest", "durable stream").batches()) as batches:
+        watch = self._entry.followed(self._entry.frames, "durable stream", "latest").watch(self._after(offset))
+        async with aclosing(watch.batches()) as batches:
             try:
                 async for batch in batches:
                     if any(isinstance(record.event, Item) for record in batch):

@@ -13,7 +13,7 @@ from reactivex import abc
 
 from rxworker.errors import LogError
 from rxworker.events import Record
-from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable, Watch
+from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, Watch
 from rxworker.hub.hub import Reader
 from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
@@ -34,61 +34,56 @@ DELIVERIES: dict[DeliveryName, Delivery] = {
 
 
 class Followed(Struct, frozen=True):
-    """What a client follows: a run, a published stream or a board, and how it is encoded for the client.
+    """What a client follows, and how it is delivered and encoded for the client.
 
     Attributes:
-        watch: Watches it after a number; refuses one that it does not have yet.
+        source: A run; or the items of a published stream, or of a board.
         encode: Encodes records.
-        last_seq: Returns the number of its last record.
-        is_over: Returns whether it has ended, and its last record is here.
-    """
-
-    watch: Callable[[int], Watch]
-    encode: Callable[[Sequence[Record]], bytes]
-    last_seq: Callable[[], int]
-    is_over: Callable[[], bool]
-
-
-def watch_run(
-    entry: RunEntry,
-    after: int,
-    delivery: DeliveryName = "coalesce",
-    name: str = "",
-    run: Run[object] | Replica | None = None,
-) -> Watch:
-    """Watch a run. By default its deltas are merged and arrive at the rate of the server's settings.
-
-    Args:
-        entry: The run.
-        after: The number of the last record to skip.
         delivery: The delivery.
         name: The name of the watcher.
-        run: Its records; by default those that are shown now.
-
-    Raises:
-        ApiError: The run has no such record yet.
     """
-    run, rate = run or entry.run, entry.settings.writes_per_second
-    if after > run.last_seq:
-        message = f"the last record of the run is {run.last_seq}, so no client can have received {after}"
-        raise ApiError(400, "bad_cursor", message)
-    chosen = DELIVERIES.get(delivery) or Coalesce(every=None if rate is None else 1 / rate)
-    return run.watch(delivery=chosen, after=after, name=name)
+
+    source: Run[object] | Replica | Hub
+    encode: Callable[[Sequence[Record]], bytes]
+    delivery: Delivery
+    name: str
+
+    def watch(self, after: int) -> Watch:
+        """Watch it after a number.
+
+        Raises:
+            ApiError: It has no such record yet.
+        """
+        if after > self.source.last_seq:
+            message = f"the last record is {self.source.last_seq}, so no client can have received {after}"
+            raise ApiError(400, "bad_cursor", message)
+        return self.source.watch(self.delivery, after=after, name=self.name)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and its last record is here."""
+        source = self.source
+        if isinstance(source, Hub):
+            return source.ended
+        # What follows a log ends also when that fails or is closed.
+        return source.done() and (isinstance(source, Run) or source.state.status not in ("new", "running"))
+
+
+def delivery_of(name: DeliveryName, rate: float | None) -> Delivery:
+    """A delivery by its name. By default deltas are merged and arrive at most so many times a second."""
+    return DELIVERIES.get(name) or Coalesce(every=None if rate is None else 1 / rate)
+
+
+def watch_run(entry: RunEntry, name: str, delivery: DeliveryName = "coalesce") -> Watch:
+    """Watch a run as it is shown now, from its first record."""
+    return entry.run.watch(delivery_of(delivery, entry.settings.writes_per_second), name=name)
 
 
 def follow_run(
     entry: RunEntry, encode: Callable[[Sequence[Record]], bytes], name: str, delivery: DeliveryName = "coalesce"
 ) -> Followed:
     """A run for a client: its records are those that the client began with, also when the run is dropped."""
-    run = entry.run
-
-    def watch(after: int) -> Watch:
-        return watch_run(entry, after, delivery, name, run)
-
-    def is_over() -> bool:  # what follows a log ends also when that fails or is closed
-        return run.done() and (isinstance(run, Run) or run.state.status not in ("new", "running"))
-
-    return Followed(watch, encode, lambda: run.last_seq, is_over)
+    return Followed(entry.run, encode, delivery_of(delivery, entry.settings.writes_per_second), name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
@@ -147,7 +142,7 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
     reader = followed.watch(after).reader()
     try:
         while True:
-            if outlet.writes_now and reader.seen >= followed.last_seq():
+            if outlet.writes_now and reader.seen >= followed.source.last_seq:
                 viewer = Viewer(outlet, followed, reader.seen)
                 with viewer.pushed_to():
                     reader.dispose()
@@ -156,11 +151,11 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
                 batch = await reader.next()
             except Exception:
                 # The last record contains the error that ended the run.
-                if not followed.is_over():
+                if not followed.is_over:
                     raise
                 return
             if batch is None:
-                if not followed.is_over():
+                if not followed.is_over:
                     raise LogError("the records stopped before the run had ended: connect again")
                 return
             for at in range(0, len(batch), AT_ONCE):
@@ -203,8 +198,12 @@ class Streams:
         self.taken = 0
 
     @contextmanager
-    def take(self, entry: RunEntry | None = None) -> Generator[None, None, None]:
+    def take(self, entry: RunEntry | None = None, *, is_endless: bool = False) -> Generator[None, None, None]:
         """Context manager: count a watcher of a run, or a connection that watches none yet.
+
+        Args:
+            entry: The run.
+            is_endless: Whether this task does not end when the runs do: it is cancelled when the server stops.
 
         Raises:
             ApiError: The limit is reached.
@@ -214,13 +213,17 @@ class Streams:
         if entry is not None and entry.watching >= self._settings.max_watchers_per_run:
             message = "too many clients watch this run: close a page, or raise max_watchers_per_run"
             raise ApiError(429, "too_many_watchers", message)
+        task = asyncio.current_task()
         self.taken += 1
         if entry is not None:
             entry.watching += 1
+        if is_endless and task is not None:
+            self._endless.add(task)
         try:
             yield
         finally:
             self.taken -= 1
+            self._endless.discard(task)
             if entry is not None:
                 entry.watching -= 1
                 entry.settle()
@@ -295,7 +298,11 @@ class Streams:
             after: The number of the last record that the client has.
             end: Returns the last event.
             first: Returns the first event.
+
+        Raises:
+            ApiError: It has no such record yet.
         """
+        followed.watch(after)
 
         async def write(writer: Writer) -> None:
             await writer.write(retry_frame(RETRY) + first())
@@ -327,17 +334,6 @@ class Streams:
             log_error(f"{method} {path} broke off", error, method=method, path=path)
         finally:
             self._sending.discard(task)
-
-    @contextmanager
-    def endless(self) -> Generator[None, None, None]:
-        """Context manager: this task does not end when the runs do, and is cancelled when the server stops."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._endless.add(task)
-        try:
-            yield
-        finally:
-            self._endless.discard(task)
 
     async def close(self) -> None:
         """Let the streams send their last records, then cancel those that remain."""
