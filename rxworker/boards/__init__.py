@@ -6,11 +6,11 @@ are shown. A `Dashboard` is a list of panels, and a value. A `Board` computes it
 """
 
 from rxworker.boards.dashboard import Board, Dashboard
+from rxworker.boards.drawing import board_text
 from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, Partial, View, above, below, panel
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
 from rxworker.boards.selection import Selection, read_selection
 from rxworker.boards.stored import fold_alerts, fold_log, log_records
-from rxworker.boards.text import board_text
 from rxworker.boards.webhook import Webhook
 from rxworker.boards.xray import XRay, explain
 from rxworker.boards.xray_count import OperatorState

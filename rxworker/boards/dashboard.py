@@ -381,7 +381,7 @@ class Board:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - as IPython calls it
         """The board as it is now, for a notebook; `rxworker.ui.jupyter.display_board` draws it while it changes."""
-        from rxworker.boards.html import board_html  # few programs are notebooks
+        from rxworker.boards.drawing import board_html  # few programs are notebooks
 
         html = board_html(self.dashboard.title, self.dashboard.panels, self.states)
         return {"text/plain": repr(self), "text/html": html}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -396,8 +395,6 @@ def one_name(change: AlertChange) -> str:
 VIEWS: tuple[View, ...] = get_args(View)
 NOTHING_YET = "..."
 NOT_KNOWN = "unknown"
-MAX_SHOWN = 20
-"""The maximum number of groups, and of rows, that are printed; of rows the last."""
 MAX_DIGITS = 1e15
 """From this number on, only the first digits are printed."""
 MAX_FLOAT = sys.float_info.max
@@ -478,76 +475,6 @@ def panel(
     return Panel(title, pipeline, view, name, unit, group, alert, width=width or 0, height=height)
 
 
-def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple[str, float | str | None]]:
-    """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest.
-
-    Of steps of time the newest.
-
-    >>> cost = panel("Cost", lambda records: records, view="bar")
-    >>> ranked(cost, PanelState("cost", value={"a": 1, "b": 3, "c": 2}), 2)
-    [('b', 3), ('c', 2)]
-    """
-    items = [*cast("Mapping[str, float | str | None]", state.value).items()]
-    if all(STEP.search(name) for name, _ in items):
-        return sorted(sorted(items, key=lambda item: STEP.findall(item[0])[-1])[-most:])
-
-    def rank(item: tuple[str, float | str | None]) -> tuple[bool, float]:
-        name, value = item
-        is_ranked = panel.view in NUMBERS - {"number"}
-        return name in state.alerts, value if is_ranked and isinstance(value, int | float) else float("-inf")
-
-    return sorted(items, key=rank, reverse=True)[:most]
-
-
-def without(state: PanelState, group: str = "") -> str:
-    """What is not known of a value, as users see it.
-
-    >>> without(PanelState("cost", missing={"": ("my-model",)}))
-    'without my-model'
-    """
-    missing = state.missing.get(group)
-    return f"without {', '.join(missing)}" if missing else ""
-
-
-def lanes_of(rows: Sequence[Mapping[str, Json]]) -> tuple[dict[str, list[tuple[float, float]]], float, float]:
-    """The spans of each lane, when the first begins, and how long they take together: of one axis of time.
-
-    >>> lanes_of([{"lane": "look", "from": 1.0, "to": 3.0}])
-    ({'look': [(1.0, 3.0)]}, 1.0, 2.0)
-    """
-    lanes: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        lanes.setdefault(str(row["lane"]), []).append(cast("tuple[float, float]", (row["from"], row["to"])))
-    spans = [span for each in lanes.values() for span in each]
-    begin = min((first for first, _ in spans), default=0.0)
-    return lanes, begin, max((last for _, last in spans), default=0.0) - begin or 1.0
-
-
-def columns_of(rows: Sequence[Mapping[str, Json]]) -> list[str]:
-    """The columns of a table: those in which a row has a value, or all if none has.
-
-    >>> columns_of([{"title": "Hi", "unpriced": ""}, {"title": "", "unpriced": ""}])
-    ['title']
-    """
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return [name for name in names if any(row.get(name) not in (None, "") for row in rows)] or names
-
-
-def reading_of(states: Iterable[PanelState]) -> str:
-    """How far stored runs are read, as users see it; empty when all are.
-
-    >>> reading_of([PanelState("cost", reading=(120, 500))]), reading_of([PanelState("cost")])
-    ('read 120 of 500 runs', '')
-    >>> reading_of([PanelState("cost", reading=(120, 500), since=0.0)])
-    'since 1970-01-01 00:00 UTC; read 120 of 500 runs'
-    """
-    found = next((state for state in states if state.reading), None)
-    if found is None or found.reading is None:
-        return ""
-    since = "" if found.since is None else f"since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d %H:%M} UTC; "
-    return f"{since}read {found.reading[0]:,} of {found.reading[1]:,} runs"
-
-
 def slug(title: str) -> str:
     """A title as a name in addresses.
 
@@ -580,22 +507,6 @@ def number(value: object, unit: str = "") -> str:
     else:
         text = f"{Decimal(f'{value:.4g}'):f}"
     return f"{text} {unit}".rstrip()
-
-
-def dated(name: str) -> str:
-    """A name whose steps of time are written as users read them, in UTC.
-
-    >>> dated("acme · 2026-11-26T07:00Z/PT1H"), dated("2026-11-26T00:00Z/PT24H")
-    ('acme · 2026-11-26 07:00', '2026-11-26')
-    """
-    return STEP.sub(lambda found: found[1] if found[3] == "24H" else f"{found[1]} {found[2]}", name)
-
-
-def cell(name: str, value: object) -> str:
-    """A value of a column of a table as users see it: `cost` is money, and `seconds` are a duration."""
-    if isinstance(value, float) and abs(value) < MAX_DIGITS and name in ("cost", "seconds"):
-        return money(value) if name == "cost" else number(value, "s")
-    return number(dated(value) if isinstance(value, str) else value)
 
 
 def read_name(what: str, name: str, title: str) -> str:

@@ -197,7 +197,8 @@ class Tracker:
             call_id=call.shown if call else "",
             parent=around.scope.id,
         )
-        tracker = ScopeTracker(scope, self._run, CallTracker(scope, Counter()), sees_all=self._sees_all)
+        calls = CallTracker(scope, Counter())
+        tracker = ScopeTracker(scope, self._run, calls, is_detailed=False, sees_all=self._sees_all)
         self._scopes[path] = tracker
         made.append(changes.ScopeOpen(scope))
         return tracker

@@ -34,7 +34,7 @@ from rxworker.adapters.tables import RunRow as ExportedRun
 from rxworker.adapters.tables import run_rows
 from rxworker.boards import Dashboard, Panel, PanelState, above, board_text, fold_log, log_records, panel
 from rxworker.boards.dashboard import IN_ORDER
-from rxworker.boards.html import board_html
+from rxworker.boards.drawing import board_html
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
     Annotation,

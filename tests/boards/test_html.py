@@ -12,7 +12,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, PanelState, View, above, panel
 from rxworker.boards.dashboard import Board
-from rxworker.boards.html import board_html
+from rxworker.boards.drawing import board_html
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, TextDelta
 from rxworker.messages import JsonObject

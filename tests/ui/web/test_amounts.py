@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 import rxworker.ui.web
-from rxworker.boards.panel import cell, number
+from rxworker.boards.drawing import cell
+from rxworker.boards.panel import number
 from rxworker.views.amounts import duration, money
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"

@@ -128,7 +128,7 @@ async def test_notes_are_stored_with_the_log_and_what_is_deleted_stays_deleted(t
             # Another process of the log sees a change, too.
             async with WebServer(make, port=0, log=log) as second:
                 await second.state.runs.mark(again.conversation.id, title="Elsewhere")
-                async with aclosing(server.state.runs.feed.lists()) as lists:
+                async with aclosing(server.state.store.feed(None).lists()) as lists:
                     async for data in lists:
                         if b'"title":"Elsewhere"' in data:
                             break

@@ -135,7 +135,7 @@ async def test_the_list_shows_who_watches_and_that_they_left(open_desk: OpenDesk
 async def test_without_listeners_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = (await desk.begin())["id"]
-    observed = desk.server.state.runs.feed._observing
+    observed = desk.server.state.store.feed(None)._observing
     assert not observed
     async with desk.socket() as socket:
         await socket.send_json({"type": "list"})
