@@ -54,25 +54,24 @@ async def test_runs_are_grouped_by_the_label_of_their_session_or_worker() -> Non
     assert BOARD.at([each for each in records if not isinstance(each.event, RunStart)])[0].value is None
 
 
-async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
+async def test_a_resumed_run_has_the_labels_of_the_paused_one(log: MemoryLog) -> None:
     replies = [call("look", where="here"), "Done."]
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel(replies), tools=[look], labels={"tenant": "acme"}, log=log)
-        paused = worker.run("Hello")
-        await paused
-        # In another process, whose worker has other labels.
-        other = Worker(ScriptedModel(replies[1:]), tools=[look], labels={"tenant": "x"}, log=log)
-        session = Session(other, labels={"tenant": "y", "openai": "its request"})
-        resumed = await session.decide(paused.id, None).started()
-        await resumed
-        # What is not in records belongs to the next run of a session, such as the request of its client.
-        stored = await log.existing(resumed.id)
-        assert stored.row.labels == {"tenant": "acme", "openai": "its request"}
-        first = await first_of(resumed)
-        assert isinstance(first, RunResume)
-        assert first.labels == {"tenant": "acme"}
-        runs, calls = await fold_log(BOARD, log)
-        assert (runs.value, calls.value) == ({"acme": 1}, {"acme": 1})
+    worker = Worker(ScriptedModel(replies), tools=[look], labels={"tenant": "acme"}, log=log)
+    paused = worker.run("Hello")
+    await paused
+    # In another process, whose worker has other labels.
+    other = Worker(ScriptedModel(replies[1:]), tools=[look], labels={"tenant": "x"}, log=log)
+    session = Session(other, labels={"tenant": "y", "openai": "its request"})
+    resumed = await session.decide(paused.id, None).started()
+    await resumed
+    # What is not in records belongs to the next run of a session, such as the request of its client.
+    stored = await log.existing(resumed.id)
+    assert stored.row.labels == {"tenant": "acme", "openai": "its request"}
+    first = await first_of(resumed)
+    assert isinstance(first, RunResume)
+    assert first.labels == {"tenant": "acme"}
+    runs, calls = await fold_log(BOARD, log)
+    assert (runs.value, calls.value) == ({"acme": 1}, {"acme": 1})
     session = Session(Worker(ScriptedModel(replies), tools=[look]), labels={"tenant": "acme"})
     result: Any = await session.run("Hello")
     assert (await first_of(session.resume(result))).labels["tenant"] == "acme"

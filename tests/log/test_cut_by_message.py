@@ -198,19 +198,18 @@ async def test_a_change_is_stored_after_the_message_that_it_changes(
 
 
 @pytest.mark.parametrize("when", ["soon", 1, ["now"]])
-async def test_a_time_that_is_not_known_is_refused_before_it_is_stored_and_after(when: Any) -> None:
-    async with MemoryLog() as log:
-        run: Run[Any] = Worker(ScriptedModel(["one"]), log=log).run("go")
-        await run.started()
-        await run.barrier()
-        data = {"messages": [OLD], "when": when}
-        with pytest.raises(ConfigurationError, match="when is 'now', 'turn' or 'end'"):
-            await log.send(run.id, Command("send", data))
-        replica = Replica(log, run.id)
-        with pytest.raises(ConfigurationError, match="when is 'now', 'turn' or 'end'"):
-            await replica.send("a", when=when)
-        replica.close()
-        await run
+async def test_a_time_that_is_not_known_is_refused_before_it_is_stored_and_after(when: Any, log: MemoryLog) -> None:
+    run: Run[Any] = Worker(ScriptedModel(["one"]), log=log).run("go")
+    await run.started()
+    await run.barrier()
+    data = {"messages": [OLD], "when": when}
+    with pytest.raises(ConfigurationError, match="when is 'now', 'turn' or 'end'"):
+        await log.send(run.id, Command("send", data))
+    replica = Replica(log, run.id)
+    with pytest.raises(ConfigurationError, match="when is 'now', 'turn' or 'end'"):
+        await replica.send("a", when=when)
+    replica.close()
+    await run
     assert read_command(msgspec.json.encode(Command("send", data))).kind == "ignored"
 
 

@@ -313,16 +313,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str] | None, int]] =
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_after_a_kill_the_effect_of_the_tool_decides(case: str) -> None:
+async def test_after_a_kill_the_effect_of_the_tool_decides(case: str, log: MemoryLog) -> None:
     settings, options, expected, calls = CASES[case]
-    async with MemoryLog() as log:
-        bench = Bench(**settings)
-        run = bench.worker(log).run("go")
-        await reached(run, TurnStop)
-        await run.barrier()
-        left = await copy_of(log, run.id)
-        bench.may_end.set()
-        await run
+    bench = Bench(**settings)
+    run = bench.worker(log).run("go")
+    await reached(run, TurnStop)
+    await run.barrier()
+    left = await copy_of(log, run.id)
+    bench.may_end.set()
+    await run
     other = Bench(**settings)
     other.may_end.set()
     again = other.worker(left, **options).recover(run.id)
@@ -341,14 +340,13 @@ async def test_after_a_kill_the_effect_of_the_tool_decides(case: str) -> None:
     await stored_state(left, again.id)
 
 
-async def test_a_call_that_is_delivered_from_outside_outlives_its_process() -> None:
-    async with MemoryLog() as log:
-        replies = [call("order"), *REPLIES[1:]]
-        run = Bench().worker(log, replies).run("go")
-        await reached(run, TurnStop)
-        await run.barrier()
-        left = await copy_of(log, run.id)
-        await run.cancel()
+async def test_a_call_that_is_delivered_from_outside_outlives_its_process(log: MemoryLog) -> None:
+    replies = [call("order"), *REPLIES[1:]]
+    run = Bench().worker(log, replies).run("go")
+    await reached(run, TurnStop)
+    await run.barrier()
+    left = await copy_of(log, run.id)
+    await run.cancel()
     again = Bench().worker(left, replies).recover(run.id)
     await again.started()
     await left.deliver(run.id, "call_1_1", "a parcel")
@@ -356,14 +354,13 @@ async def test_a_call_that_is_delivered_from_outside_outlives_its_process() -> N
     assert joined(again.state) == ["a parcel"]
 
 
-async def test_any_prefix_of_a_log_recovers_and_the_result_joins_once() -> None:
-    async with MemoryLog() as log:
-        bench = Bench(effect="idempotent")
-        bench.may_end.set()
-        run = bench.worker(log).run("go")
-        await run
-        entries = [entry async for entry in log.read(run.id)]
-        commands, row = await log.sent(run.id), (await log.existing(run.id)).row
+async def test_any_prefix_of_a_log_recovers_and_the_result_joins_once(log: MemoryLog) -> None:
+    bench = Bench(effect="idempotent")
+    bench.may_end.set()
+    run = bench.worker(log).run("go")
+    await run
+    entries = [entry async for entry in log.read(run.id)]
+    commands, row = await log.sent(run.id), (await log.existing(run.id)).row
     for length in range(1, len(entries)):
         if entries[length - 1].kind in ("command_taken", "background_stop"):
             continue  # what follows is in the same append
@@ -439,19 +436,18 @@ async def test_a_tool_that_has_kept_its_state_goes_on_with_that_in_the_backgroun
     await run.cancel()
 
 
-async def test_a_process_with_other_hooks_does_not_make_a_call_again() -> None:
+async def test_a_process_with_other_hooks_does_not_make_a_call_again(log: MemoryLog) -> None:
     @before_tool_call
     def look(context: ToolCallContext) -> None:
         pass
 
-    async with MemoryLog() as log:
-        bench = Bench(effect="idempotent")
-        run = bench.worker(log).run("go")
-        await reached(run, TurnStop)
-        await run.barrier()
-        left = await copy_of(log, run.id)
-        bench.may_end.set()
-        await run
+    bench = Bench(effect="idempotent")
+    run = bench.worker(log).run("go")
+    await reached(run, TurnStop)
+    await run.barrier()
+    left = await copy_of(log, run.id)
+    bench.may_end.set()
+    await run
     other = Bench(effect="idempotent")
     again = other.worker(left, hooks=[look], on_unknown="tell_model").recover(run.id)
     await again

@@ -35,7 +35,9 @@ async def ends(log: MemoryLog, *runs: str) -> None:
     await until(lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs))
 
 
-async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
+    caplog: pytest.LogCaptureFixture, log: MemoryLog
+) -> None:
     tries = Counter[str]()
 
     def make(info: RunInfo) -> Worker:
@@ -44,11 +46,10 @@ async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(caplog: 
             raise ValueError("the database of prompts is away")
         return says_done(info)
 
-    async with MemoryLog() as log:
-        runs = [await submit(log, f"{n}") for n in range(3)]
-        async with working(log, make):
-            await ends(log, *runs)
-        assert {*tries.values()} == {4}
+    runs = [await submit(log, f"{n}") for n in range(3)]
+    async with working(log, make):
+        await ends(log, *runs)
+    assert {*tries.values()} == {4}
     assert "the database of prompts is away. It is tried again in 0.001 s" in caplog.text
 
 
@@ -131,18 +132,17 @@ async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(
         await ends(log, other)
 
 
-async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureFixture, log: MemoryLog) -> None:
     def fail(run: Run[object]) -> None:
         raise KeyError("my dashboard")
 
-    async with MemoryLog() as log:
-        runs = [await submit(log, f"{n}") for n in range(3)]
-        async with working(log, says_done, on_run=fail, concurrency=1):
-            await ends(log, *runs)
+    runs = [await submit(log, f"{n}") for n in range(3)]
+    async with working(log, says_done, on_run=fail, concurrency=1):
+        await ends(log, *runs)
     assert "my dashboard" in caplog.text
 
 
-async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
+async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved(log: MemoryLog) -> None:
     now = most = 0
 
     @tool(requires_approval=True)
@@ -159,21 +159,20 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
     def make(info: RunInfo) -> Worker:
         return Worker(ScriptedModel([say("Paid.")] if info.status == "paused" else [call("pay")]), tools=[pay])
 
-    async with MemoryLog() as log:
-        async with working(log, make, tenant_cap=1):
-            runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
-            await until(lambda: all(log._runs[run].status == "paused" for run in runs))
-        desk = QueuedWorker("", log=log)
-        given: Json = {"desk": "two"}
-        resumed = [
-            await desk.decide_later(run, [Approve()], shared_state=given if run is runs[0] else None) for run in runs
-        ]
-        async with working(log, make, tenant_cap=1), working(log, make, tenant_cap=1):
-            await ends(log, *resumed)
-        states = [(await read_run(log, run)).state.shared_state for run in resumed]
-        assert states == [given, None, None, None, None]
-        assert most == 1
-        assert all(info.owner == "" for info in await log.list())
+    async with working(log, make, tenant_cap=1):
+        runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
+        await until(lambda: all(log._runs[run].status == "paused" for run in runs))
+    desk = QueuedWorker("", log=log)
+    given: Json = {"desk": "two"}
+    resumed = [
+        await desk.decide_later(run, [Approve()], shared_state=given if run is runs[0] else None) for run in runs
+    ]
+    async with working(log, make, tenant_cap=1), working(log, make, tenant_cap=1):
+        await ends(log, *resumed)
+    states = [(await read_run(log, run)).state.shared_state for run in resumed]
+    assert states == [given, None, None, None, None]
+    assert most == 1
+    assert all(info.owner == "" for info in await log.list())
 
 
 async def test_a_process_that_is_stopped_at_any_moment_leaves_no_claim() -> None:

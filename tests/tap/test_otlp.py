@@ -204,17 +204,16 @@ async def test_other_machines_need_a_token() -> None:
         assert (await post(url, request(), Authorization="Bearer secret"))[0] == 200
 
 
-async def test_each_agent_of_a_trace_is_a_run_and_the_rest_is_one() -> None:
+async def test_each_agent_of_a_trace_is_a_run_and_the_rest_is_one(log: MemoryLog) -> None:
     root = span("e" * 16, "", 1, 60)
     one = span("1" * 16, "e" * 16, 10, 20, **of("invoke_agent", agent__name="one"))
     two = span("2" * 16, "e" * 16, 30, 40, **{**of("invoke_agent", agent__name="two"), "error.type": "Boom"})
     inner = span("3" * 16, "1" * 16, 12, 18, **of("invoke_agent", agent__name="inner", usage__output_tokens=4))
     stray = span("4" * 16, "e" * 16, 50, 51, **of("chat", request__model="m"))
     (trace,) = await taken(OTLPReceiver(port=0), ("traces", request(root, one, two, inner, stray)))
-    async with MemoryLog() as log:
-        each = tap_each(reactivex.of(trace), OTLP(), log=log)
-        await each.ended()
-        rows = {info.run_id[-16:]: info.row for info in await log.list()}
+    each = tap_each(reactivex.of(trace), OTLP(), log=log)
+    await each.ended()
+    rows = {info.run_id[-16:]: info.row for info in await log.list()}
     assert {key: row.status for key, row in rows.items()} == {
         "1" * 16: "finished",
         "2" * 16: "aborted",

@@ -288,15 +288,14 @@ async def test_a_hook_that_no_longer_fails_is_a_difference() -> None:
     assert "it is now one more request to the model" in str(await again(stored))
 
 
-async def test_a_run_that_was_put_back_is_one_run() -> None:
-    async with MemoryLog() as log:
-        failing = Worker(ScriptedModel([TWICE[0], fail("Bad luck", "server", retryable=False)]), tools=[look], log=log)
-        with suppress(RxWorkerError):
-            await failing.run("Hi")
-        run_id = (await LabRun.read(log))[0].run_id
-        await log.requeue(run_id)
-        await Worker(ScriptedModel(TWICE[1:]), tools=[look], log=log).recover(run_id)
-        [stored] = await LabRun.read(log)
+async def test_a_run_that_was_put_back_is_one_run(log: MemoryLog) -> None:
+    failing = Worker(ScriptedModel([TWICE[0], fail("Bad luck", "server", retryable=False)]), tools=[look], log=log)
+    with suppress(RxWorkerError):
+        await failing.run("Hi")
+    run_id = (await LabRun.read(log))[0].run_id
+    await log.requeue(run_id)
+    await Worker(ScriptedModel(TWICE[1:]), tools=[look], log=log).recover(run_id)
+    [stored] = await LabRun.read(log)
     seen.clear()
     assert (await again(stored)).same
     assert "the hook deny" in str(await again(stored, hooks=[deny]))
@@ -333,7 +332,7 @@ async def test_a_long_result_is_not_cut_twice() -> None:
     assert (await again(stored, tools=[stare])).same
 
 
-async def test_an_early_call_that_a_pause_discards_is_left_out() -> None:
+async def test_an_early_call_that_a_pause_discards_is_left_out(log: MemoryLog) -> None:
     @tool(name="look", effect="pure")
     async def peek(n: int) -> str:
         """Look."""
@@ -345,23 +344,21 @@ async def test_an_early_call_that_a_pause_discards_is_left_out() -> None:
         """Buy."""
         return "bought"
 
-    async with MemoryLog() as log:
-        model = ScriptedModel([call("look", n=1) + say("And so on.") + call("buy")], delay=0.001)
-        await Worker(model, tools=[peek, buy], log=log).run("Hi")
-        [stored] = await LabRun.read(log)
+    model = ScriptedModel([call("look", n=1) + say("And so on.") + call("buy")], delay=0.001)
+    await Worker(model, tools=[peek, buy], log=log).run("Hi")
+    [stored] = await LabRun.read(log)
     assert any(isinstance(each.event, ToolStop) for each in stored.records)
     assert (await again(stored, tools=[peek, buy])).same
 
 
-async def test_a_summary_of_the_model_comes_again() -> None:
+async def test_a_summary_of_the_model_comes_again(log: MemoryLog) -> None:
     replies = ["One. " * 20, call("look", n=1), "What was: one.", "Two.", "Three.", "Four."]
-    async with MemoryLog() as log:
-        compact = Compact(at=60, by="model", keep=1)
-        worker = Worker(ScriptedModel(replies), tools=[look], compact=compact, log=log)
-        await worker.run("Count. " * 20)
-        await worker.run("Go on.")
-        await worker.run("And?")
-        _, stored, last = await LabRun.read(log)
+    compact = Compact(at=60, by="model", keep=1)
+    worker = Worker(ScriptedModel(replies), tools=[look], compact=compact, log=log)
+    await worker.run("Count. " * 20)
+    await worker.run("Go on.")
+    await worker.run("And?")
+    _, stored, last = await LabRun.read(log)
     seen.clear()
 
     @on_message_send
@@ -411,16 +408,15 @@ async def test_equal_calls_of_one_response_have_their_own_results() -> None:
     assert "it was the run finishes; it is now look(n=1)" in str(outcome)
 
 
-async def test_pure_tools_and_structured_output() -> None:
+async def test_pure_tools_and_structured_output(log: MemoryLog) -> None:
     @tool(name="look", effect="pure")
     async def peek(n: int) -> str:
         """Look."""
         return f"saw {n}"
 
-    async with MemoryLog() as log:
-        model = ScriptedModel([TWICE[0], "No JSON", '{"word": 1}', '{"word": "cat"}'])
-        await Worker(model, tools=[peek], log=log).run("Hi", output=Answer)
-        [stored] = await LabRun.read(log)
+    model = ScriptedModel([TWICE[0], "No JSON", '{"word": 1}', '{"word": "cat"}'])
+    await Worker(model, tools=[peek], log=log).run("Hi", output=Answer)
+    [stored] = await LabRun.read(log)
     assert (await rerun(stored, Worker(MODEL, tools=[peek]))).same
     assert (await rerun(stored, Worker(MODEL, tools=[peek], hooks=[deny]))).same
     assert str(await rerun(stored, Worker(MODEL, tools=[peek], hooks=[refuse_all]))).count("answers Abort") == 1
@@ -444,52 +440,50 @@ async def test_a_run_inside_is_answered_from_the_log_and_its_tokens_count() -> N
 
 
 @pytest.mark.parametrize("when", ["turn", "end", "at once"])
-async def test_what_was_sent_into_a_run_is_sent_again(when: Any) -> None:
-    async with MemoryLog() as log:
-        worker = Worker(ScriptedModel([*TWICE, "Yes."]), log=log)
+async def test_what_was_sent_into_a_run_is_sent_again(when: Any, log: MemoryLog) -> None:
+    worker = Worker(ScriptedModel([*TWICE, "Yes."]), log=log)
 
-        @tool(name="look")
-        async def interrupted(n: int) -> str:
-            """Look."""
-            if n == 1 and when != "at once":
-                run.send("Hurry!", when)
-            return f"saw {n}"
+    @tool(name="look")
+    async def interrupted(n: int) -> str:
+        """Look."""
+        if n == 1 and when != "at once":
+            run.send("Hurry!", when)
+        return f"saw {n}"
 
-        worker.tools.add(interrupted)
-        run = worker.run("Hi")
-        if when == "at once":
-            run.send("Hurry!")
-        await run
-        [stored] = await LabRun.read(log)
+    worker.tools.add(interrupted)
+    run = worker.run("Hi")
+    if when == "at once":
+        run.send("Hurry!")
+    await run
+    [stored] = await LabRun.read(log)
     assert [each.text for messages in stored.steps.sent.values() for each in messages] == ["Hurry!"]
     assert (await again(stored)).same
     assert "the hook deny" in str(await again(stored, hooks=[deny]))
 
 
 @pytest.mark.parametrize("end", ["cut off", "cancelled", "client", "background", "question", "message"])
-async def test_what_cannot_be_given_again_is_never_the_same(end: str) -> None:
-    async with MemoryLog() as log:
-        replies = [TWICE[0], call("look", n=2) + call("look", n=1), "Done.", "Done."]
-        worker = Worker(ScriptedModel(replies, delay=0.001 if end == "message" else 0.0), log=log)
+async def test_what_cannot_be_given_again_is_never_the_same(end: str, log: MemoryLog) -> None:
+    replies = [TWICE[0], call("look", n=2) + call("look", n=1), "Done.", "Done."]
+    worker = Worker(ScriptedModel(replies, delay=0.001 if end == "message" else 0.0), log=log)
 
-        @tool(name="look", background=end == "background")
-        async def hard(n: int, context: ToolContext) -> str:
-            """Look."""
-            if n == 2 and end == "cancelled":
-                run.cancel()
-                await asyncio.sleep(9)
-            if n == 2 and end == "question":
-                return str(context.ask(Question("look", "Where?")))
-            return f"saw {n}"
+    @tool(name="look", background=end == "background")
+    async def hard(n: int, context: ToolContext) -> str:
+        """Look."""
+        if n == 2 and end == "cancelled":
+            run.cancel()
+            await asyncio.sleep(9)
+        if n == 2 and end == "question":
+            return str(context.ask(Question("look", "Where?")))
+        return f"saw {n}"
 
-        worker.tools.add(ClientTool(look.meta) if end == "client" else hard)
-        run = worker.run("Hi")
-        if end == "message":
-            await run.events.pipe(ops.first(lambda event: isinstance(event, TextDelta)))
-            run.send("Stop!", "now")
-        with suppress(RxWorkerError):
-            await run
-        [stored] = await LabRun.read(log)
+    worker.tools.add(ClientTool(look.meta) if end == "client" else hard)
+    run = worker.run("Hi")
+    if end == "message":
+        await run.events.pipe(ops.first(lambda event: isinstance(event, TextDelta)))
+        run.send("Stop!", "now")
+    with suppress(RxWorkerError):
+        await run
+    [stored] = await LabRun.read(log)
     if end == "cut off":
         middle = next(at for at, record in enumerate(stored.records) if isinstance(record.event, ToolStop)) + 4
         stored = LabRun(stored.run_id, stored.records[:middle])
@@ -534,12 +528,11 @@ async def test_the_state_that_is_shared_at_the_beginning_is_that_of_the_run() ->
     assert (await again(stored, hooks=[deny_in])).same
 
 
-async def test_what_a_person_always_allows_pauses_no_candidate() -> None:
-    async with MemoryLog() as log:
-        session = Worker(ScriptedModel(TWICE), tools=[look], hooks=[ask_first], log=log).new_session()
-        await session.allow("look", "ask_first")
-        assert not isinstance(await session.run("Hi"), Paused)
-        [stored] = await LabRun.read(log)
+async def test_what_a_person_always_allows_pauses_no_candidate(log: MemoryLog) -> None:
+    session = Worker(ScriptedModel(TWICE), tools=[look], hooks=[ask_first], log=log).new_session()
+    await session.allow("look", "ask_first")
+    assert not isinstance(await session.run("Hi"), Paused)
+    [stored] = await LabRun.read(log)
     seen.clear()
     assert (await again(stored, hooks=[ask_first])).same
 

@@ -91,25 +91,30 @@ async def watched(run: Run[Any]) -> list[tuple[float, Record]]:
     return records
 
 
+def watched_to_its_end(worker: Worker) -> tuple[Run[Any], list[tuple[float, Record]], float]:
+    """A run in virtual time that has ended, its records with their times, and the time of its end."""
+
+    async def main() -> tuple[Run[Any], list[tuple[float, Record]], float]:
+        run = worker.run("go")
+        return run, await watched(run), seconds()
+
+    return played(worker, main)
+
+
 def test_the_turn_goes_on_and_the_result_joins_when_it_comes() -> None:
     worker = worker_of(call("slow", n=1) + call("quick"), "I wait.", "It is slow 1.", tools=[slow(), quick])
-
-    async def main() -> None:
-        run = worker.run("go")
-        records = await watched(run)
-        times = {type(record.event): at for at, record in records}
-        assert times[ToolStop] == 0
-        assert times[BackgroundStop] == 60
-        assert run.result().text == "It is slow 1."
-        assert joined(run.state) == ["slow 1"]
-        assert run.state.tool_calls == 2
-        assert run.state.tool_seconds == 60
-        assert not run.state.background
-        assert [record.event.progress for _, record in records if isinstance(record.event, BackgroundProgress)] == [
-            {"n": 1}
-        ]
-
-    played(worker, main)
+    run, records, _ = watched_to_its_end(worker)
+    times = {type(record.event): at for at, record in records}
+    assert times[ToolStop] == 0
+    assert times[BackgroundStop] == 60
+    assert run.result().text == "It is slow 1."
+    assert joined(run.state) == ["slow 1"]
+    assert run.state.tool_calls == 2
+    assert run.state.tool_seconds == 60
+    assert not run.state.background
+    assert [record.event.progress for _, record in records if isinstance(record.event, BackgroundProgress)] == [
+        {"n": 1}
+    ]
 
 
 def test_results_join_in_the_order_in_which_they_come_and_between_two_turns() -> None:
@@ -120,29 +125,20 @@ def test_results_join_in_the_order_in_which_they_come_and_between_two_turns() ->
 
     replies = (call("slow", n=2) + call("slow", n=1), call("look"), "All is done.", "Now it is.")
     worker = worker_of(*replies, tools=[slow(), look])
-
-    async def main() -> None:
-        run = worker.run("go")
-        times = [at for at, record in await watched(run) if isinstance(record.event, BackgroundStop)]
-        assert joined(run.state) == ["slow 1", "slow 2"]
-        assert times == [90, 120]
-
-    played(worker, main)
+    run, records, _ = watched_to_its_end(worker)
+    times = [at for at, record in records if isinstance(record.event, BackgroundStop)]
+    assert joined(run.state) == ["slow 1", "slow 2"]
+    assert times == [90, 120]
 
 
 @pytest.mark.parametrize(("after", "is_late"), [(50.0, True), (70.0, False)])
 def test_a_call_goes_into_the_background_after_a_time(after: float, is_late: bool) -> None:
     worker = worker_of(call("slow", n=1), "Fine.", "Fine again.", tools=[slow(background=after)])
-
-    async def main() -> None:
-        run = worker.run("go")
-        records = await watched(run)
-        starts = [at for at, record in records if isinstance(record.event, BackgroundStart)]
-        assert starts == ([50] if is_late else [])
-        assert seconds() == 60
-        assert joined(run.state) == (["slow 1"] if is_late else [])
-
-    played(worker, main)
+    run, records, end = watched_to_its_end(worker)
+    starts = [at for at, record in records if isinstance(record.event, BackgroundStart)]
+    assert starts == ([50] if is_late else [])
+    assert end == 60
+    assert joined(run.state) == (["slow 1"] if is_late else [])
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread", "pure"])
@@ -166,7 +162,6 @@ def test_a_tool_detaches_itself(kind: str) -> None:
         await asyncio.sleep(5)
         return "done"
 
-    worker = Worker(ScriptedModel([call(kind), "One.", "Two."]), tools=[coroutine, thread, pure])
     scheduler = None if kind == "thread" else VirtualTimeScheduler()
 
     async def main() -> None:
@@ -194,14 +189,9 @@ def test_the_hooks_run_for_the_result_before_anything_shows_it() -> None:
         context.set_content("***")
 
     worker = worker_of(call("slow", n=1), "I wait.", "Done.", tools=[slow()], hooks=[note, mask])
-
-    async def main() -> None:
-        run = worker.run("go")
-        records = await watched(run)
-        assert "slow 1" not in str(records)
-        assert joined(run.state) == ["***"]
-
-    played(worker, main)
+    run, records, _ = watched_to_its_end(worker)
+    assert "slow 1" not in str(records)
+    assert joined(run.state) == ["***"]
     assert seen == ["slow", "slow 1"]
 
 
@@ -211,12 +201,8 @@ def test_a_refused_call_does_not_go_into_the_background() -> None:
         return Skip("no")
 
     worker = worker_of(call("slow", n=1), "Fine.", tools=[slow()], hooks=[refuse])
-
-    async def main() -> None:
-        run = worker.run("go")
-        assert not [record for _, record in await watched(run) if isinstance(record.event, BackgroundStart | ToolStart)]
-
-    played(worker, main)
+    _, records, _ = watched_to_its_end(worker)
+    assert not [record for _, record in records if isinstance(record.event, BackgroundStart | ToolStart)]
 
 
 @pytest.mark.parametrize(
@@ -231,15 +217,10 @@ def test_what_holds_for_a_call_holds_in_the_background(
     settings: dict[str, Any], seconds_until: float, expected: str | None
 ) -> None:
     worker = worker_of(call("slow", n=1), "Fine.", "Fine again.", tools=[slow(**settings)])
-
-    async def main() -> None:
-        run = worker.run("go")
-        await watched(run)
-        assert seconds() == seconds_until
-        assert not run.state.background
-        assert [expected in text for text in joined(run.state)] == [True] if expected else not joined(run.state)
-
-    played(worker, main)
+    run, _, end = watched_to_its_end(worker)
+    assert end == seconds_until
+    assert not run.state.background
+    assert [expected in text for text in joined(run.state)] == [True] if expected else not joined(run.state)
 
 
 def test_retries_hold_and_a_call_counts_once() -> None:
@@ -254,27 +235,17 @@ def test_retries_hold_and_a_call_counts_once() -> None:
         return "now"
 
     worker = worker_of(call("flaky"), "I wait.", "Done.", tools=[flaky], limits=Limits(max_tool_calls=1))
-
-    async def main() -> None:
-        run = worker.run("go")
-        await watched(run)
-        assert joined(run.state) == ["now"]
-        assert run.state.tool_errors == 0
-
-    played(worker, main)
+    run, _, _ = watched_to_its_end(worker)
+    assert joined(run.state) == ["now"]
+    assert run.state.tool_errors == 0
 
 
 def test_background_calls_leave_the_others_their_places() -> None:
     worker = worker_of(
         call("slow", n=1) + call("slow", n=2) + call("quick"), "A.", "B.", "C.", tools=[slow(), quick], parallel=1
     )
-
-    async def main() -> None:
-        run = worker.run("go")
-        records = await watched(run)
-        assert next(at for at, record in records if isinstance(record.event, MessageAdd)) == 0
-
-    played(worker, main)
+    _, records, _ = watched_to_its_end(worker)
+    assert next(at for at, record in records if isinstance(record.event, MessageAdd)) == 0
 
 
 def test_a_cancelled_run_cancels_its_calls_and_waits_for_them() -> None:
@@ -396,8 +367,7 @@ def test_a_pause_for_an_approval_loses_no_call() -> None:
         assert seconds() == max(60, waits)
 
     run_in(worker.scheduler, main(10))
-    again = worker_of(*replies, tools=[slow(), pay])
-    worker = again
+    worker = worker_of(*replies, tools=[slow(), pay])
     run_in(worker.scheduler, main(100))
 
 
@@ -442,14 +412,9 @@ def test_a_call_that_cancels_itself_or_fails_has_a_result() -> None:
         raise SystemExit("gone")
 
     worker = worker_of(call("odd", kind="cancel") + call("odd", kind="exit"), "A.", "B.", "C.", tools=[odd])
-
-    async def main() -> None:
-        run = worker.run("go")
-        await watched(run)
-        assert sorted(joined(run.state)) == ["The tool cancelled itself.", "The tool failed: SystemExit: gone"]
-        assert run.state.tool_errors == 2
-
-    played(worker, main)
+    run, _, _ = watched_to_its_end(worker)
+    assert sorted(joined(run.state)) == ["The tool cancelled itself.", "The tool failed: SystemExit: gone"]
+    assert run.state.tool_errors == 2
 
 
 @pytest.mark.parametrize("settings", [{"background": 0}, {"background": -1.0}, {"background": "yes"}, {"at_end": "x"}])
@@ -531,15 +496,10 @@ def test_a_hook_finishes_the_run_at_a_result_that_joins() -> None:
         return Finish(final=True)
 
     worker = worker_of(call("slow", n=1) + call("slow", n=2), "I wait.", "Done.", tools=[slow()], hooks=[finish])
-
-    async def main() -> None:
-        run = worker.run("go")
-        await watched(run)
-        assert joined(run.state) == ["slow 1"]
-        assert not run.state.background
-        assert seconds() == 60
-
-    played(worker, main)
+    run, _, end = watched_to_its_end(worker)
+    assert joined(run.state) == ["slow 1"]
+    assert not run.state.background
+    assert end == 60
 
 
 def test_a_worker_in_the_background_goes_on_while_the_run_is_paused() -> None:

@@ -91,20 +91,19 @@ async def used(worker: Worker, *, log: EventLog | None, name: str) -> Session:
 
 
 @pytest.mark.parametrize("is_logged", [False, True])
-async def test_two_sessions_of_a_worker_share_nothing_that_changes(is_logged: bool) -> None:
+async def test_two_sessions_of_a_worker_share_nothing_that_changes(is_logged: bool, log: MemoryLog) -> None:
     replies = [call("wipe", disk="a"), say("Done."), call("wipe", disk="b")]
-    async with MemoryLog() as log:
-        model = ScriptedModel(replies * 2)
-        worker = Worker(model, tools=[wipe], hooks=[note], log=log if is_logged else None)
-        of_worker = set(changeable(worker, set()))
-        # What they have in common on purpose: what the worker is, and the loop that runs them.
-        ada = await used(worker, log=log if is_logged else None, name="Ada")
-        bob = await used(worker, log=log if is_logged else None, name="Bob")
-        stop = of_worker | {id(asyncio.get_running_loop()), id(ada), id(bob)}
-        ways = [changeable(vars(each), stop) for each in (ada, bob)]
-        shared = {ways[0][each]: ways[1][each] for each in ways[0].keys() & ways[1].keys()}
-        assert shared == {}
-        assert len(ways[0]) > 20  # it has looked
+    model = ScriptedModel(replies * 2)
+    worker = Worker(model, tools=[wipe], hooks=[note], log=log if is_logged else None)
+    of_worker = set(changeable(worker, set()))
+    # What they have in common on purpose: what the worker is, and the loop that runs them.
+    ada = await used(worker, log=log if is_logged else None, name="Ada")
+    bob = await used(worker, log=log if is_logged else None, name="Bob")
+    stop = of_worker | {id(asyncio.get_running_loop()), id(ada), id(bob)}
+    ways = [changeable(vars(each), stop) for each in (ada, bob)]
+    shared = {ways[0][each]: ways[1][each] for each in ways[0].keys() & ways[1].keys()}
+    assert shared == {}
+    assert len(ways[0]) > 20  # it has looked
     assert (ada.conversation.messages[0].text, bob.conversation.messages[0].text) == ("I am Ada.", "I am Bob.")
 
 

@@ -285,15 +285,14 @@ async def test_a_pause_at_the_end_of_a_turn_shows_a_form_to_continue(mode: str) 
     assert (text_of(result), result.is_error) == ("A draft.", False)
 
 
-async def test_a_run_that_waits_is_reported_without_a_form(mode: str) -> None:
+async def test_a_run_that_waits_is_reported_without_a_form(mode: str, log: MemoryLog) -> None:
     @tool
     async def ship(context: ToolContext) -> str:
         return f"paid: {await context.until(3600.0, signal='paid')}"
 
-    async with MemoryLog() as log:
-        server = McpServer({"clerk": lambda: Worker(ScriptedModel([call("ship"), "Done."]), tools=[ship])}, log=log)
-        async with server.listen() as url, client(url, mode) as using:
-            result = await using.call_tool("clerk", {"message": "go"})
+    server = McpServer({"clerk": lambda: Worker(ScriptedModel([call("ship"), "Done."]), tools=[ship])}, log=log)
+    async with server.listen() as url, client(url, mode) as using:
+        result = await using.call_tool("clerk", {"message": "go"})
     assert (text_of(result)[:45], result.is_error) == ("The run waits: ship waits for the signal paid", True)
 
 
