@@ -145,7 +145,7 @@ class Terminal(Door):
             self.shown.append([lane.text for lane in lanes])
 
     async def say(self) -> bool:
-        self.app.begin(Message.user(self.text))
+        self.app.send(Message.user(self.text))
         await self._follow()
         return self.app.paused is not None
 
@@ -158,7 +158,7 @@ class Terminal(Door):
 
     async def withdraw(self) -> None:
         await self.app.opened.refresh()
-        await self.app.disallow("wipe")
+        await self.app.allow("wipe", is_allowed=False)
 
 
 class Editor(Door):

@@ -59,7 +59,6 @@ from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Conversation, Message, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import AcpEncoder
-from rxworker.protocols.acp.wire import Update as AcpUpdate
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
 from rxworker.protocols.openai import ChatEncoder, ResponseEncoder
@@ -381,7 +380,7 @@ def parts_of(records: Iterable[Record], encoder: UiMessageEncoder | None = None)
 
 def check_acp(records: Iterable[Record]) -> None:
     encoder, tracker, pending = AcpEncoder("/home/me"), Tracker(), set[str]()
-    updates: list[AcpUpdate] = []
+    updates: list[Wire] = []
     for record in records:
         begins = [change for change in tracker.feed(record) if isinstance(change, ViewBegin)]
         pending.update(waiting.id for begin in begins for waiting in begin.pending)

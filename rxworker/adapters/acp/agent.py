@@ -26,6 +26,7 @@ from rxworker.log.values import CONVERSATION
 from rxworker.messages.settings import check_plain
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import PROTOCOL_VERSION
+from rxworker.protocols.common import Wire
 from rxworker.tools import Toolbox, mcp_tools
 from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
@@ -102,31 +103,32 @@ class AcpAgent:
             }
         return methods
 
-    async def _initialize(self, _: wire.Initialize) -> wire.Initialized:
-        is_stored = None if self._log is None else wire.Available()
-        return wire.Initialized(
-            PROTOCOL_VERSION,  # also for a client of another version, which then disconnects
-            wire.AgentCapabilities(
-                load_session=self._log is not None,
-                prompt_capabilities=wire.PromptCapabilities(image=True, embedded_context=True),
-                mcp_capabilities=wire.McpCapabilities(http=find_spec("mcp") is not None),
-                session_capabilities=wire.SessionCapabilities(
-                    list=is_stored, resume=is_stored, close=wire.Available(), delete=is_stored
-                ),
-            ),
-            wire.Implementation("rxworker", metadata.version("rxworker")),
-        )
+    async def _initialize(self, _: wire.Initialize) -> Wire:
+        is_stored = self._log is not None
+        sessions = ("list", "resume", "close", "delete") if is_stored else ("close",)
+        capabilities: Wire = {
+            "loadSession": is_stored,
+            "promptCapabilities": {"image": True, "embeddedContext": True},
+            "mcpCapabilities": {"http": find_spec("mcp") is not None},
+            "sessionCapabilities": {name: {} for name in sessions},
+        }
+        return {
+            "protocolVersion": PROTOCOL_VERSION,  # also for a client of another version, which then disconnects
+            "agentCapabilities": capabilities,
+            "agentInfo": {"name": "rxworker", "version": metadata.version("rxworker")},
+            "authMethods": [],
+        }
 
     async def _new(self, given: wire.NewSession) -> wire.SessionRef:
         check_folder(given.cwd)
         return wire.SessionRef((await self._begin(new_conversation(), given)).id)
 
-    async def _open(self, log: EventLog, given: wire.OldSession, *, replays: bool = False) -> wire.Empty:
+    async def _open(self, log: EventLog, given: wire.OldSession, *, replays: bool = False) -> Wire:
         check_folder(given.cwd)
         session = await self._begin(given.session_id, given, await self._take(log, given.session_id))
         if replays:
             await session.replay()
-        return wire.Empty()
+        return {}
 
     async def _begin(
         self, name: str, given: wire.NewSession | wire.OldSession, before: Sequence[RunInfo] = ()
@@ -140,33 +142,33 @@ class AcpAgent:
         await asyncio.gather(*[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()])
         return begun
 
-    async def _prompt(self, given: wire.Prompt) -> wire.PromptResult:
-        return wire.PromptResult(await self._session(given.session_id).prompt(given))
+    async def _prompt(self, given: wire.Prompt) -> Wire:
+        return {"stopReason": await self._session(given.session_id).prompt(given)}
 
     async def _cancel(self, given: wire.SessionRef) -> None:
         await self._session(given.session_id).cancel()
 
-    async def _close(self, given: wire.SessionRef) -> wire.Empty:
+    async def _close(self, given: wire.SessionRef) -> Wire:
         session = self._session(given.session_id)
         await session.cancel()
         await session.resources.aclose()
         del self._sessions[given.session_id]
-        return wire.Empty()
+        return {}
 
-    async def _list(self, log: EventLog, given: wire.ListSessions) -> wire.SessionList:
+    async def _list(self, log: EventLog, given: wire.ListSessions) -> Wire:
         def is_of(info: RunInfo) -> bool:
             return CWD in info.row.labels and given.cwd in (None, info.row.labels[CWD])
 
-        found: list[wire.SessionInfo] = []
+        found: list[Wire] = []
         for each in conversations_in(await stored_runs(log, is_of))[:MAX_SESSIONS]:
             row = each.runs[0].row  # the first run has the title
             updated = datetime.fromtimestamp(each.last.ended, UTC).isoformat(timespec="seconds")
-            found.append(wire.SessionInfo(each.id, row.labels[CWD], row.title, updated))
-        return wire.SessionList(found)
+            found.append({"sessionId": each.id, "cwd": row.labels[CWD], "title": row.title, "updatedAt": updated})
+        return {"sessions": found}
 
-    async def _delete(self, log: EventLog, given: wire.SessionRef) -> wire.Empty:
+    async def _delete(self, log: EventLog, given: wire.SessionRef) -> Wire:
         await delete_runs(log, await self._take(log, given.session_id, nested=True))
-        return wire.Empty()
+        return {}
 
     def _session(self, name: str) -> AcpSession:
         session = self._sessions.get(name)

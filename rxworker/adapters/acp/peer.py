@@ -69,7 +69,7 @@ class Method(Struct, frozen=True):
     """
 
     params: type[Any]
-    call: Callable[[Any], Awaitable[Struct | None]]
+    call: Callable[[Any], Awaitable[object]]
 
 
 class _Error(Struct, frozen=True):
@@ -142,7 +142,7 @@ class Peer:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def notify(self, method: str, params: Struct) -> None:
+    async def notify(self, method: str, params: object) -> None:
         """Send a notification.
 
         Raises:
@@ -150,7 +150,7 @@ class Peer:
         """
         await self._send({"method": method, "params": params})
 
-    async def request(self, method: str, params: Struct, result: type[A]) -> A:
+    async def request(self, method: str, params: object, result: type[A]) -> A:
         """Send a request, and wait for its result.
 
         Raises:
@@ -227,7 +227,7 @@ class Peer:
             if message.id is not UNSET:
                 await self._send({"id": message.id, "result": result})
 
-    async def _call(self, message: _Message, name: str) -> Struct | None:
+    async def _call(self, message: _Message, name: str) -> object:
         method = self._methods.get(name)
         if method is None:
             raise RpcError(METHOD_NOT_FOUND, f"there is no method {name[:80]!r}")

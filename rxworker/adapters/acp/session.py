@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 
-from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
@@ -27,9 +26,9 @@ from rxworker.hub.history import expand
 from rxworker.log import RunInfo
 from rxworker.messages import Conversation, Message, StopKind
 from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
-from rxworker.protocols.acp.encode import call_fields
-from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
-from rxworker.protocols.common import pump
+from rxworker.protocols.acp.encode import call_fields, call_update, content_of, edits_of
+from rxworker.protocols.acp.wire import OptionKind, StopReason
+from rxworker.protocols.common import Wire, pump
 from rxworker.resume.stored import LoadedRun, read_run, title_of
 from rxworker.run.run import Run
 from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
@@ -167,7 +166,7 @@ class AcpSession:
         title = title_of(run.state.conversation.messages[-1:])
         await self._begun(run)
         if is_first:
-            await self._notify(wire.SessionInfoUpdate(title))
+            await self._notify({"sessionUpdate": "session_info_update", "title": title})
         return run
 
     async def _begun(self, run: Run[object]) -> Run[object]:
@@ -256,11 +255,12 @@ class AcpSession:
         # At the end of a turn, or where the application has paused; a message for the model is reason enough to go on.
         if not (pending.required or pending.by_client or add):
             title = pause.reason or f"Continue after the pause of {pause.hook}?"
-            is_decided = await self._choose(wire.CallFields(f"{pause.run_id}.pause", title), ONCE) == "allow_once"
+            call: Wire = {"toolCallId": f"{pause.run_id}.pause", "title": title}
+            is_decided = await self._choose(call, ONCE) == "allow_once"
         if not is_decided or self._is_cancelled:
             await opened.dismiss(CANCELLED)
             for each in pause.pending:
-                await self._notify(wire.CallUpdate(tool_call_id=each.id, status="failed"))
+                await self._notify(call_update(each.id, status="failed"))
             return None
         return await self._begun(await opened.decide(add).started())
 
@@ -276,8 +276,7 @@ class AcpSession:
         question = waiting.question
         shown = (waiting.reason or pause.reason) if question is None else str(question)
         if shown:
-            reason = wire.CallContent(wire.TextContent(shown))
-            call = replace(call, content=[*(call.content or ()), reason])
+            call["content"] = [*edits_of(waiting.call, self._cwd), content_of(wire.TextContent(shown))]
         kinds = ONCE if cause is None else tuple(OPTIONS)
         if question is not None and question.schema is not None and form_problem(question.schema, {}):
             kinds = ("reject_once",)  # the client has no form that could be filled in
@@ -290,9 +289,10 @@ class AcpSession:
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
 
-    async def _choose(self, call: wire.CallFields, kinds: tuple[OptionKind, ...]) -> OptionKind | None:
+    async def _choose(self, call: Wire, kinds: tuple[OptionKind, ...]) -> OptionKind | None:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
-        request = wire.PermissionRequest(self.id, call, [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds])
+        options = [{"optionId": kind, "name": OPTIONS[kind], "kind": kind} for kind in kinds]
+        request: Wire = {"sessionId": self.id, "toolCall": call, "options": options}
         loop = asyncio.get_running_loop()
         answer = self._peer.request("session/request_permission", request, wire.PermissionResult)
         task = self._request = loop.create_task(answer)
@@ -310,11 +310,11 @@ class AcpSession:
             return None
         return read_choice(outcome.option_id, kinds)
 
-    async def _notify(self, update: Update) -> None:
-        await self._peer.notify("session/update", wire.SessionNotification(self.id, update))
+    async def _notify(self, update: Wire) -> None:
+        await self._peer.notify("session/update", {"sessionId": self.id, "update": update})
 
 
-def _encode(found: LoadedRun, encoder: AcpEncoder) -> list[Update]:
+def _encode(found: LoadedRun, encoder: AcpEncoder) -> list[Wire]:
     """The updates of a stored run."""
     records = [each for record in found.records for each in expand(record)]
     return [update for record in records for update in encoder.feed(record)]

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
-from msgspec.structs import asdict, replace
-
 from rxworker.errors import LocalProtocolError
 from rxworker.events import (
     BackgroundStop,
@@ -30,7 +28,7 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Content, Document, Image, Json, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import wire
-from rxworker.protocols.common import RecordEncoder, media
+from rxworker.protocols.common import RecordEncoder, Wire, media, present
 from rxworker.tools.reports import PATHS, FileEdit, Plan, edit_in, first_text, read_report
 from rxworker.views import changes
 
@@ -78,7 +76,7 @@ def title_of(call: ToolCall) -> str:
     return f"{name}: {line}" if line else name
 
 
-def call_fields(name: str, call: ToolCall, cwd: str) -> wire.CallFields:
+def call_fields(name: str, call: ToolCall, cwd: str) -> Wire:
     """The fields of a call that follow from its arguments.
 
     Args:
@@ -86,28 +84,45 @@ def call_fields(name: str, call: ToolCall, cwd: str) -> wire.CallFields:
         call: The call.
         cwd: The folder of the session, for relative paths.
 
-    >>> call_fields("1", ToolCall("1", "read_file", {"path": "a.py"}), "/home/me").locations
-    [Location(path='/home/me/a.py', line=None)]
+    >>> call_fields("1", ToolCall("1", "read_file", {"path": "a.py"}), "/home/me")["locations"]
+    [{'path': '/home/me/a.py'}]
     """
     arguments = call.input if isinstance(call.input, dict) else {}
-    kind = kind_of(call.name)
-    path = first_text(arguments, PATHS)
-    edit = edit_in(arguments) if kind == "edit" else None
-    line = arguments.get("line")
-    place = wire.Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None) if path else None
-    return wire.CallFields(
-        tool_call_id=name,
+    path, line = first_text(arguments, PATHS), arguments.get("line")
+    is_line = type(line) is int and line >= 0
+    return present(
+        toolCallId=name,
         title=title_of(call),
-        kind=kind,
-        content=None if edit is None else [diff_of(edit, cwd)],
-        locations=[place] if place else None,
-        raw_input=call.input,
+        kind=kind_of(call.name),
+        content=edits_of(call, cwd) or None,
+        locations=[present(path=absolute(path, cwd), line=line if is_line else None)] if path else None,
+        rawInput=call.input,
     )
 
 
-def diff_of(edit: FileEdit, cwd: str) -> wire.Diff:
+def edits_of(call: ToolCall, cwd: str) -> list[Wire]:
+    """The edit of a file that a call makes, as far as its arguments show it."""
+    edit = edit_in(call.input) if kind_of(call.name) == "edit" and isinstance(call.input, dict) else None
+    return [] if edit is None else [diff_of(edit, cwd)]
+
+
+def diff_of(edit: FileEdit, cwd: str) -> Wire:
     """An edit as a diff. The protocol requires absolute paths."""
-    return wire.Diff(absolute(edit.path, cwd), edit.new_text, edit.old_text)
+    return present(type="diff", path=absolute(edit.path, cwd), newText=edit.new_text, oldText=edit.old_text)
+
+
+def content_of(block: wire.ContentBlock) -> Wire:
+    """Content that a call has produced."""
+    return {"type": "content", "content": block}
+
+
+def call_update(name: str, **members: object) -> Wire:
+    """A change of a call that is shown: only what has changed."""
+    return {"sessionUpdate": "tool_call_update", "toolCallId": name, **present(**members)}
+
+
+def _chunk(speaker: str, block: wire.ContentBlock, message_id: str) -> Wire:
+    return {"sessionUpdate": f"{speaker}_chunk", "content": block, "messageId": message_id}
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -202,7 +217,7 @@ FROM_USER = ("send", "resume")
 """The sources of the messages that the user has sent to a run."""
 
 
-class AcpEncoder(RecordEncoder[wire.Update]):
+class AcpEncoder(RecordEncoder[Wire]):
     """Encodes the records of one run as updates of a session.
 
     Args:
@@ -219,7 +234,7 @@ class AcpEncoder(RecordEncoder[wire.Update]):
         >>> encoder = AcpEncoder("/home/me")
         >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> encoder.feed(record)
-        [AgentChunk(content=TextContent(text='hi'), message_id='run-1.1.1.0')]
+        [{'sessionUpdate': 'agent_message_chunk', 'content': TextContent(text='hi'), 'messageId': 'run-1.1.1.0'}]
     """
 
     def __init__(self, cwd: str, *, shows_user: bool = False) -> None:
@@ -233,10 +248,10 @@ class AcpEncoder(RecordEncoder[wire.Update]):
         # The calls that are shown.
         self._known: set[str] = set()
         # The output of a call before its last progress; a client replaces the whole content.
-        self._content: defaultdict[str, list[wire.CallContent | wire.Diff]] = defaultdict(list)
+        self._content: defaultdict[str, list[Wire]] = defaultdict(list)
         self._edited: set[str] = set()
 
-    def feed(self, record: Record) -> list[wire.Update]:
+    def feed(self, record: Record) -> list[Wire]:
         """Encode a record, which may give no updates."""
         event, updates = record.event, super().feed(record)
         if self._shows_user and not record.path and isinstance(event, RunStart | RunResume):
@@ -245,73 +260,74 @@ class AcpEncoder(RecordEncoder[wire.Update]):
             updates[:0] = self._user(messages[len(messages) - added :], record)
         return updates
 
-    def _encode(self, change: changes.Change) -> Iterable[wire.Update]:
+    def _encode(self, change: changes.Change) -> Iterable[Wire]:
         encode = HANDLERS.get(type(change))
         return () if encode is None else encode(self, change)
 
-    def _user(self, messages: tuple[Message, ...], record: Record) -> list[wire.Update]:
+    def _user(self, messages: tuple[Message, ...], record: Record) -> list[Wire]:
         return [
-            wire.UserChunk(block, f"{record.run_id}.{record.seq}.{place}")
+            _chunk("user_message", block, f"{record.run_id}.{record.seq}.{place}")
             for place, message in enumerate(messages)
             if message.role == "user"
             for block in blocks_of(message.content)
         ]
 
-    def _begin(self, change: changes.ViewBegin) -> Iterable[wire.Update]:
+    def _begin(self, change: changes.ViewBegin) -> Iterable[Wire]:
         self._known.update(waiting.id for waiting in change.pending)
         return ()
 
-    def _end(self, change: End) -> Iterable[wire.Update]:
+    def _end(self, change: End) -> Iterable[Wire]:
         self.end = change
         return ()
 
     # Blocks
 
-    def _open(self, change: changes.BlockOpen) -> Iterator[wire.Update]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[Wire]:
         block = change.block
         if block.is_call:
-            kind, title = kind_of(block.tool), block.tool or UNNAMED
-            yield self._shown(wire.CallFields(block.id, title=title, kind=kind, status="pending"))
+            about = {"title": block.tool or UNNAMED, "kind": kind_of(block.tool), "status": "pending"}
+            yield self._shown(block.id, {"toolCallId": block.id, **about})
 
-    def _grow(self, change: changes.BlockGrow) -> Iterator[wire.Update]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[Wire]:
         block = change.block
         if block.is_call or block.scope.id:
             self._pieces[block.id].append(change.text)
         elif block.block_type is BlockType.THINKING:
-            yield wire.ThoughtChunk(wire.TextContent(change.text), block.id)
+            yield _chunk("agent_thought", wire.TextContent(change.text), block.id)
         else:
-            yield wire.AgentChunk(wire.TextContent(change.text), block.id)
+            yield _chunk("agent_message", wire.TextContent(change.text), block.id)
 
-    def _close(self, change: changes.BlockClose) -> Iterator[wire.Update]:
+    def _close(self, change: changes.BlockClose) -> Iterator[Wire]:
         block = change.block
         text = "".join(self._pieces.pop(block.id, ()))
         if not block.is_call:
             call_id = block.scope.call_id
             if text and block.block_type is not BlockType.THINKING and call_id in self._known:
-                self._content[call_id].append(wire.CallContent(wire.TextContent(text)))
+                self._content[call_id].append(content_of(wire.TextContent(text)))
                 yield self._update(call_id)
         elif change.aborted is not None:
-            yield wire.CallUpdate(block.id, status="failed")
+            yield call_update(block.id, status="failed")
         else:
             given = text if block.is_free_text else parse_arguments(text)
             yield self._described(block.id, ToolCall(block.id, block.tool, given))
 
-    def _retract(self, change: changes.Retract) -> Iterator[wire.Update]:
+    def _retract(self, change: changes.Retract) -> Iterator[Wire]:
         for name in change.calls:
-            yield wire.CallUpdate(name, status="failed")
+            yield call_update(name, status="failed")
         if change.blocks and not change.scope.id:
             text = f"[The response above is void, and is repeated: {change.reason}]"
-            yield wire.AgentChunk(wire.TextContent(text), f"{change.blocks[0]}.void")
+            yield _chunk("agent_message", wire.TextContent(text), f"{change.blocks[0]}.void")
 
     # Calls
 
-    def _start(self, change: changes.CallStart) -> Iterator[wire.Update]:
+    def _start(self, change: changes.CallStart) -> Iterator[Wire]:
         yield self._described(change.id, change.call, "in_progress")
 
-    def _progress(self, change: changes.CallProgress) -> Iterator[wire.Update]:
+    def _progress(self, change: changes.CallProgress) -> Iterator[Wire]:
         match read_report(change.progress):
             case Plan(steps=steps):
-                yield wire.PlanUpdate([wire.PlanEntry(s.content, s.priority, s.status) for s in steps])
+                entries = [{"content": s.content, "priority": s.priority, "status": s.status} for s in steps]
+                yield {"sessionUpdate": "plan", "entries": entries}
             case _ if change.id not in self._known:
                 pass  # the watcher has missed the call
             case FileEdit() as edit:
@@ -321,9 +337,9 @@ class AcpEncoder(RecordEncoder[wire.Update]):
                 self._content[change.id].append(diff_of(edit, self._cwd))
                 yield self._update(change.id)
             case None:
-                yield self._update(change.id, wire.CallContent(wire.TextContent(_line(change.progress))))
+                yield self._update(change.id, content_of(wire.TextContent(_line(change.progress))))
 
-    def _result(self, change: changes.CallResult) -> Iterator[wire.Update]:
+    def _result(self, change: changes.CallResult) -> Iterator[Wire]:
         result, name = change.result, change.id
         if name not in self._known:
             if change.is_placeholder:
@@ -331,35 +347,28 @@ class AcpEncoder(RecordEncoder[wire.Update]):
             yield self._described(name, change.call or ToolCall(name, result.name, {}))
         yield self._answered(name, result)
 
-    def _answered(self, name: str, result: ToolResult) -> wire.CallUpdate:
-        output = [wire.CallContent(block) for block in result_blocks(result)]
-        return wire.CallUpdate(
-            name,
-            status="failed" if result.is_error else "completed",
-            content=[*self._content.pop(name, ()), *output],
-            raw_output=result.text or None,
-        )
+    def _answered(self, name: str, result: ToolResult) -> Wire:
+        status = "failed" if result.is_error else "completed"
+        output = [*self._content.pop(name, ()), *map(content_of, result_blocks(result))]
+        return call_update(name, status=status, content=output, rawOutput=result.text or None)
 
-    def _described(
-        self, name: str, call: ToolCall, status: wire.CallStatus | None = None
-    ) -> wire.CallOpen | wire.CallUpdate:
-        fields = call_fields(name, call, self._cwd)
-        if fields.content is not None:
-            self._content[name] = list(fields.content)
-        return self._shown(replace(fields, status=status))
+    def _described(self, name: str, call: ToolCall, status: wire.CallStatus | None = None) -> Wire:
+        if edits := edits_of(call, self._cwd):
+            self._content[name] = edits
+        return self._shown(name, {**call_fields(name, call, self._cwd), **present(status=status)})
 
-    def _shown(self, fields: wire.CallFields) -> wire.CallOpen | wire.CallUpdate:
+    def _shown(self, name: str, fields: Wire) -> Wire:
         """The next update of a call, with these fields."""
-        kind = wire.CallUpdate if fields.tool_call_id in self._known else wire.CallOpen
-        self._known.add(fields.tool_call_id)
-        return kind(**asdict(fields))
+        kind = "tool_call_update" if name in self._known else "tool_call"
+        self._known.add(name)
+        return {"sessionUpdate": kind, **fields}
 
-    def _update(self, name: str, *last: wire.CallContent) -> wire.CallUpdate:
-        return wire.CallUpdate(name, content=[*self._content[name], *last])
+    def _update(self, name: str, *last: Wire) -> Wire:
+        return call_update(name, content=[*self._content[name], *last])
 
     # Other events
 
-    def _note(self, change: changes.Note) -> Iterator[wire.Update]:
+    def _note(self, change: changes.Note) -> Iterator[Wire]:
         record = change.record
         name = f"{record.run_id}.{record.seq}"
         match record.event:
@@ -369,14 +378,14 @@ class AcpEncoder(RecordEncoder[wire.Update]):
             case BackgroundStop(result=result) if result.tool_use_id in self._known:
                 yield self._answered(result.tool_use_id, result)  # in place of its placeholder
             case HookMessage(level="message" | "system", content=content) if content:
-                yield wire.AgentChunk(wire.TextContent(content), name)
+                yield _chunk("agent_message", wire.TextContent(content), name)
             case LimitReached(limit=limit) if not record.path:
                 self.limit = limit
             case _:
                 pass
 
 
-HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[wire.Update]]] = {
+HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[Wire]]] = {
     changes.ViewBegin: AcpEncoder._begin,
     changes.BlockOpen: AcpEncoder._open,
     changes.BlockGrow: AcpEncoder._grow,

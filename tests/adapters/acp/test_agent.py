@@ -215,7 +215,7 @@ async def test_the_agent_answers_an_unknown_version_with_its_own() -> None:
             assert told["protocolVersion"] == 1
         assert told["agentInfo"]["name"] == "rxworker"
         assert told["agentCapabilities"]["promptCapabilities"]["embeddedContext"]
-        assert "loadSession" not in told["agentCapabilities"]
+        assert told["agentCapabilities"]["loadSession"] is False
 
 
 async def test_a_worker_serves_several_sessions_and_stays_as_it_is() -> None:
