@@ -148,7 +148,7 @@ class RunLine(Struct, frozen=True):
         status: As `status` emits it.
         turns: How many turns have started, without those of nested runs.
         tools: How many tools have started, those of nested runs included.
-        tokens: The tokens, read and written, those of nested runs included.
+        tokens: The tokens, read and written, those of nested runs included; ``None`` if none are reported.
         cost: The cost of those whose prices are known; ``None`` if none are.
         seconds: From its first record to the last.
         run: Its id; of a run that was resumed that of the last run that resumes it.
@@ -159,8 +159,8 @@ class RunLine(Struct, frozen=True):
     status: str = "running"
     turns: int = 0
     tools: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
+    tokens: int | None = None
+    cost: float | None = None
     seconds: float = 0.0
     run: str = ""
     unpriced: str = ""
@@ -1014,12 +1014,7 @@ class _Line(Decoder[Record, RunLine]):
         for change in self._changes.feed(data):
             self._costs.feed(change)
             known, missing = self._costs.known, self._costs.missing
-            line = replace(
-                line,
-                tokens=line.tokens + change.tokens,
-                cost=known if missing else known or 0.0,
-                unpriced=", ".join(missing),
-            )
+            line = replace(line, tokens=(line.tokens or 0) + change.tokens, cost=known, unpriced=", ".join(missing))
         return line
 
 

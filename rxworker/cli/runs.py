@@ -271,7 +271,7 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
         title = f"(as {resumed}) {title}"
     elif (status == "waiting" or info.is_cut_off()) and info.row.reason:
         title = f"({one_line(info.row.reason)}) {title}"
-    return f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
+    return f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens or 'unknown':>8} tokens  {title}"
 
 
 async def _show(log: EventLog, run_id: str) -> None:

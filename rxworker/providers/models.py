@@ -224,14 +224,14 @@ class Cost(Struct, frozen=True):
     """What tokens cost.
 
     Attributes:
-        known: The cost of the tokens whose prices are known; ``None`` if there are tokens, and no price of them is
-            known.
+        known: The cost of the tokens whose prices are known; ``None`` if there are none, since none are reported, or
+            no price of them is known.
         currency: Its currency; empty without any cost.
         unpriced: The names of the models whose prices are not known, or are in another currency, since nothing is
             converted.
     """
 
-    known: float | None = 0.0
+    known: float | None = None
     currency: str = ""
     unpriced: tuple[str, ...] = ()
 
@@ -289,7 +289,7 @@ def cost_of(
             unpriced.append(model or "unknown")
         else:
             known = (known or 0.0) + prices.cost(usage)
-    return Cost(known if unpriced else known or 0.0, currency, tuple(unpriced))
+    return Cost(known, currency, tuple(unpriced))
 
 
 def nearest_effort(word: str, efforts: Sequence[str]) -> str | None:

@@ -400,7 +400,7 @@ class Count:
 
     @property
     def cost(self) -> float | None:
-        return sum(self.costs.values()) if self.costs or not self.unpriced else None
+        return sum(self.costs.values()) if self.costs else None
 
     @property
     def unpriced(self) -> set[str]:

@@ -89,6 +89,8 @@ class McpServer:
         settings: Settings | None = None,
         log: EventLog | None = None,
     ) -> None:
+        if not workers:
+            raise ConfigurationError("the server needs a worker: McpServer({'greet': Worker(...)})")
         self._settings = settings or Settings()
         self._tools = {
             name: ServedTool(name, worker if isinstance(worker, McpWorker) else McpWorker(worker))

@@ -196,7 +196,7 @@ export class Renderer {
     const isListed = !timeline.isRunning && !this.travel.past && summary && summary.status !== "running";
     const unpriced = isListed ? summary.unpriced ?? [] : models.filter((row) => row.cost === null && row.usage.output_tokens > 0).map((row) => row.model);
     const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? this.currency;
-    const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
+    const cost = prices ? costIn(models, currency) : this.travel.past ? null : summary?.cost ?? null;
     return { ...totalsOf(run), models, prices, cost, currency, unpriced };
   }
 

@@ -128,6 +128,7 @@ class PanelView {
   cell(name, value) {
     const { view, unit } = this.panel, step = STEP.exec(value), href = [...TABLES, "lane"].includes(view) && name === "run" ? this.options.runs?.(value) : null;
     if (href) return el("a", { href, text: value });
+    if (value === null) return "–"; // it is not known
     if (typeof value === "object") return JSON.stringify(value);
     if (step && !step[1]) return moment(Date.parse(step[2]) / 1000, 60);
     if (typeof value !== "number") return String(value);
