@@ -83,7 +83,7 @@ MADE: dict[str, Operator[Any, Any]] = {
     "thinking_deltas": operators.thinking_deltas(),
     "lines": operators.lines(),
     "mask": operators.mask("a"),
-    "sentences": operators.sentences(0.5),
+    "sentences(0.5)": operators.sentences(0.5),
     "text_so_far": operators.text_so_far(),
     "think_tags": operators.think_tags(),
     "fold_scope(step)": any_of.fold_scope(step, 0),
