@@ -166,13 +166,6 @@ class TableLog(EventLog):
         commands = enumerate(self._get(run_id).commands, 1)
         return [(number, at, data) for number, (at, _, data) in commands if number > after]
 
-    async def _delete(self, run_id: str) -> None:
-        with self._lock:
-            stored = self._get(run_id)
-            if stored.owner and stored.lease_until > time.time():
-                raise LeaseHeldError(run_id, stored.owner, stored.lease_until)
-            self._bury(stored)
-
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         gone: set[str] = set()
         with self._lock:
@@ -181,13 +174,10 @@ class TableLog(EventLog):
                 is_held = stored.owner and stored.lease_until > time.time()
                 same = (stored.epoch, stored.last_seq, len(stored.commands)) == (row.epoch, row.last_seq, row.sent)
                 if same and not is_held and stored.status != "deleted":
-                    self._bury(stored)
+                    stored.row, stored.status, stored.entries, stored.commands = b"", "deleted", [], []
+                    stored.size, stored.epoch, stored.revision = 0, stored.epoch + 1, self._revision + 1
                     gone.add(row.run_id)
         return gone
-
-    def _bury(self, stored: Stored) -> None:
-        stored.row, stored.status, stored.entries, stored.commands = b"", "deleted", [], []
-        stored.size, stored.epoch, stored.revision = 0, stored.epoch + 1, self._revision + 1
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
         return self._folds.get(key)

@@ -916,13 +916,19 @@ class EventLog(Store):
             LogError: There is no such run.
         """
         info = await self.listed(run_id)
+        if info is None or info.status == "deleted":
+            raise no_run(run_id)
         await self._take_back([info])
-        await forget(self, [] if info is None else [info])
+        await forget(self, [info])
         for _ in range(FEW):
             await self.bases.fold([run_id])
-            if await self._delete(run_id) is not False:
+            row = await self._info(run_id)
+            is_held = row is not None and bool(row.owner) and row.lease_until > self._wall()
+            if row is None or row.status == "deleted" or (not is_held and await self._prune([row])):
                 self.followers.wake(run_id)
                 return
+            if is_held:
+                raise LeaseHeldError(run_id, row.owner, row.lease_until)
             await asyncio.sleep(0.05)
         raise LogError(f"a run that continues {run_id} begins just now: delete it again", retryable=True)
 

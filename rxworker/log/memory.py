@@ -230,17 +230,6 @@ class MemoryLog(EventLog):
             else:
                 self._bases.pop(run_id, None)
 
-    async def _delete(self, run_id: str) -> bool:
-        with self._lock:
-            found = self._get(run_id)
-            if found.owner and found.lease_until > self._wall():
-                raise LeaseHeldError(run_id, found.owner, found.lease_until)
-            if run_id in self._bases.values():
-                return False
-            self._bury(found)
-            del self._listed[self._index_of(found)]
-        return True
-
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         now = self._wall()
         gone: set[str] = set()
@@ -255,18 +244,14 @@ class MemoryLog(EventLog):
                     and (found.epoch, found.last_seq, len(found.commands)) == (row.epoch, row.last_seq, row.sent)
                     and run not in self._bases.values()
                 ):
-                    self._bury(found)
+                    del self._listed[self._index_of(found)]
+                    found.entries, found.commands, found.size, found.row = [], [], 0, b""
+                    found.status = "deleted"
+                    found.epoch += 1
+                    self._bases.pop(run, None)
+                    self._revised(found)
                     gone.add(run)
-            self._listed = [found for found in self._listed if found.status != "deleted"]
         return gone
-
-    def _bury(self, found: _StoredRun) -> None:
-        """Leave a tombstone of a run."""
-        found.entries, found.commands, found.size, found.row = [], [], 0, b""
-        found.status = "deleted"
-        found.epoch += 1
-        self._bases.pop(found.run_id, None)
-        self._revised(found)
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
         return self._folds.get(key)
@@ -276,9 +261,6 @@ class MemoryLog(EventLog):
             return 0
         self._folds[key] = expected + 1, data
         return expected + 1
-
-    async def _close(self) -> None:
-        pass
 
 
 def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:

@@ -434,20 +434,6 @@ class PostgresLog(EventLog):
         body, version = (None, 0) if entry is None else (entry.body, entry.version)
         await self._writes.put(_Job(sql.REFOLD, (run_id, body, version, base), _nothing, durable=True))
 
-    async def _delete(self, run_id: str) -> bool:
-        def judge(found: Row) -> bool:
-            is_gone, status, owner, remaining = found
-            if is_gone or (job.is_repeated and status == "deleted"):
-                return True
-            if status in (None, "deleted"):
-                raise no_run(run_id)
-            if not owner or remaining <= 0:
-                return False  # another run refers to it
-            raise LeaseHeldError(run_id, owner, time.time() + remaining)
-
-        job = _Job(sql.DELETE, (run_id,), judge, durable=True)
-        return await self._writes.put(job)
-
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def judge(found: Row) -> set[str]:
             return {*found[0]}

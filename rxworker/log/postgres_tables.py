@@ -107,13 +107,11 @@ APPEND: LiteralString = (
 RELEASE: LiteralString = "SELECT release_run(%b, %b)"
 POSTPONE: LiteralString = (
     "WITH given AS MATERIALIZED (UPDATE runs SET owner = %b, lease = date_part('epoch', clock_timestamp()) + %b "
-    "WHERE run = %b AND epoch = %b RETURNING id, run) SELECT publish(array_agg(id), array_agg(run)) FROM given "
-    "HAVING count(*) > 0"
+    "WHERE run = %b AND epoch = %b RETURNING id, run) SELECT publish(array_agg(id), array_agg(run)) FROM given"
 )
 RENEW: LiteralString = "SELECT renew_claims(%b, %b, %b)"
 MARK: LiteralString = "SELECT mark_watched(%b, %b, %b)"
 SEND: LiteralString = "SELECT * FROM send_command(%b, %b, %b, %b)"
-DELETE: LiteralString = "SELECT * FROM delete_run(%b)"
 # One statement, so that the server has all of it before it locks anything. It passes over what others have locked, and
 # publishes when everything else is done.
 PRUNE: LiteralString = (

@@ -438,17 +438,6 @@ class SQLiteLog(EventLog):
         db.executemany("DELETE FROM bases WHERE run=?", [(key,) for key in gone])
         return [*gone]
 
-    async def _delete(self, run_id: str) -> bool:
-        def work(db: sqlite3.Connection) -> bool:
-            key, held, until = _find(db, run_id, "id, owner, lease")
-            if held and until > self._now():
-                raise LeaseHeldError(run_id, held, until + self._set_by())
-            free = self._unreferred(db, [key])
-            _bury(db, free)
-            return bool(free)
-
-        return await self._to_writer(work, durable=True)
-
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def work(db: sqlite3.Connection) -> set[str]:
             now = self._now()

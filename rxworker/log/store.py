@@ -571,20 +571,12 @@ class Store(ABC):
         """The commands after a number: the number, when it was stored, and the data."""
 
     @abstractmethod
-    async def _delete(self, run_id: str) -> bool | None:
-        """Remove entries and commands, and leave a tombstone: an empty row, the status ``deleted``, and a higher epoch.
-
-        A store that ``keeps_bases`` returns false, and changes nothing, if another run refers to it.
-
-        Raises:
-            LeaseHeldError: An owner holds it.
-        """
-
-    @abstractmethod
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        """Delete runs in one transaction, as `_delete`, and return the ids of the deleted ones.
+        """Delete runs in one transaction, and return the ids of the deleted ones.
 
-        It leaves those that a process holds, that have changed since, or that a run refers to which stays.
+        Their entries and commands are removed, and a tombstone remains: an empty row, the status ``deleted``, and a
+        higher epoch. It leaves those that a process holds, that have changed since, or that a run refers to which
+        stays.
         """
 
     @abstractmethod
@@ -611,6 +603,5 @@ class Store(ABC):
     async def _upgrade(self) -> None:  # noqa: B027 - most stores have one version
         """Bring the tables to the newest version."""
 
-    @abstractmethod
-    async def _close(self) -> None:
+    async def _close(self) -> None:  # noqa: B027 - one in memory has none
         """Close connections, and end tasks."""

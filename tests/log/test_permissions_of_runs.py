@@ -441,7 +441,7 @@ async def test_a_process_that_ends_before_it_has_deleted_a_run_leaves_no_permiss
     assert await is_asked(store, "c-1", ApproveAlways())
     first, second = await store.list()
     await store.delete(first.run_id)
-    monkeypatch.setattr(store, "_delete", ends)
+    monkeypatch.setattr(store, "_prune", ends)
     with pytest.raises(LogError, match="has ended"):
         await store.delete(second.run_id)
     assert await is_asked(store, "c-1")

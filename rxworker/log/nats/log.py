@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, final
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
-from rxworker.log.base import EventLog, no_run
+from rxworker.log.base import EventLog
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
@@ -553,9 +553,6 @@ class NatsLog(EventLog):
 
     # The whole log
 
-    async def _delete(self, run_id: str) -> None:
-        await self._bury(await self._open(), run_id)
-
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         """There is no transaction over several runs: so many are deleted at once."""
         session = await self._open()
@@ -566,34 +563,33 @@ class NatsLog(EventLog):
             while waiting:
                 row = waiting.pop()
                 with contextlib.suppress(LeaseHeldError):
-                    if await self._bury(session, row.run_id, row):
+                    if await self._bury(session, row):
                         gone.add(row.run_id)
 
         await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
         return gone
 
-    async def _bury(self, session: OwnedRuns, run_id: str, expected: StoredRow | None = None) -> bool:
-        """Delete a run; returns whether it is as expected."""
-        while True:
-            found = await session.ownership(run_id)
-            if found is None:
-                raise no_run(run_id)
-            owner = found.owner
-            if expected is not None and not await self._is_as_known(session, owner, expected):
+    async def _bury(self, session: OwnedRuns, known: StoredRow) -> bool:
+        """Delete a run, unless it has changed since; returns whether this call has.
+
+        The rest is also done for a process that has ended while it deleted the run.
+        """
+        run_id = known.run_id
+        found = await session.ownership(run_id)
+        if found is None:
+            return False
+        owner, is_ours = found.owner, not found.owner.is_deleted
+        if is_ours:
+            last, sent = await session.last_append(run_id), await session.last_command(run_id)
+            now = (owner.epoch, 0 if last is None else last[1].last, sent)
+            if now != (known.epoch, known.last_seq, known.sent):
                 return False
-            if owner.is_deleted:
-                known = await session.row(run_id)
-                if known is None or known[1].status == "deleted":
-                    raise no_run(run_id)
-                break  # the process that has deleted it ended before it was done
             await session.check_free(found)
-            deleted = Owner(run_id, owner.epoch + 1, created=owner.created, is_deleted=True)
+            owner = Owner(run_id, owner.epoch + 1, created=owner.created, is_deleted=True)
             try:
-                await session.own(deleted, found.seq, uuid.uuid4().hex)
+                await session.own(owner, found.seq, uuid.uuid4().hex)
             except SequenceError:
-                continue
-            owner = deleted
-            break
+                return False
         session.forget(run_id)
         await session.purge(run_id)
 
@@ -601,17 +597,7 @@ class NatsLog(EventLog):
             return replace(row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0)
 
         await session.put_row(run_id, empty)
-        return True
-
-    async def _is_as_known(self, session: OwnedRuns, owner: Owner, known: StoredRow) -> bool:
-        """Whether a run has not changed since."""
-        run = known.run_id
-        if owner.is_deleted or owner.epoch != known.epoch:
-            return False
-        last = await session.last_append(run)
-        if (0 if last is None else last[1].last) != known.last_seq:
-            return False
-        return await session.last_command(run) == known.sent
+        return is_ours
 
     async def _close(self) -> None:
         if self._marking is not None:

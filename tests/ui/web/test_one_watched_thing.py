@@ -92,7 +92,7 @@ class Scene:
 
     def break_log(self, *runs: str) -> None:
         assert self.log is not None
-        for name in ("_info", "_read", "_read_commands", "_send", "_delete"):
+        for name in ("_info", "_read", "_read_commands", "_send"):
             known = getattr(self.log, name)
 
             async def fail(run: str, *rest: Any, known: Any = known) -> Any:
