@@ -59,6 +59,7 @@ from rxworker.log.postgres_connection import (
 from rxworker.log.search import KINDS, indexed_texts, storable
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
+from rxworker.tools.cancellation import retrieve
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -629,7 +630,7 @@ class PostgresLog(EventLog):
         if self.is_closed or not runs:
             return
         job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
-        job.future.add_done_callback(_retrieve)
+        job.future.add_done_callback(retrieve)  # the next write reports an error
         self._writes.put(job)
         if self._marking is None:
             self._marking = asyncio.get_running_loop().call_later(WATCHED / 2, self._mark_again)
@@ -745,9 +746,3 @@ def _lines_of(tools: Iterable[str]) -> str:
 
 def _nothing(_: object) -> None:
     """The judgement of a change without a result."""
-
-
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """Take the error of what nothing waits for: the next write reports it."""
-    if not future.cancelled():
-        future.exception()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Sequence
 from math import inf
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,7 +76,7 @@ async def mark_time(log: LogReader, text: str, *, time: float | None = None, by:
         raise ConfigurationError(f"{time} is not a time: give seconds since the epoch")
 
     def added(kept: _Marks) -> _Marks:
-        return replace(kept, marks=tuple(sorted((*kept.marks, mark), key=_when)[-MAX_MARKS:]))
+        return replace(kept, marks=tuple(sorted((*kept.marks, mark), key=attrgetter("time"))[-MAX_MARKS:]))
 
     await change_kept(log, KEY, _Marks, added)
     return mark
@@ -89,7 +90,3 @@ async def time_marks(log: LogReader, since: float | None = None, until: float | 
     """
     least, most = -inf if since is None else since, inf if until is None else until
     return [mark for mark in (await load_kept(log, KEY, _Marks)).marks if least <= mark.time <= most]
-
-
-def _when(mark: TimeMark) -> float:
-    return mark.time

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import ref
 
 import msgspec
@@ -30,7 +29,7 @@ from rxworker.events import (
 )
 from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
-from rxworker.log.format import Private, check_continuable, private_of, records_of
+from rxworker.log.format import Private, check_continuable, private_of, records_of, round_time
 from rxworker.log.values import Claim, RunRow, with_figures
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Document, Image, Json, Message, ToolMeta, ToolResult
@@ -285,7 +284,8 @@ class LoggedRun(Struct, frozen=True):
         process see what is stored.
         """
         journal, allowed = context.journal, context.allowed
-        journal.clock = partial(_logged_time, journal.clock)
+        now = journal.clock
+        journal.clock = lambda: round_time(now())
         if self.run is not None:
             journal.load(self.run.records)
         row, held = replace(self.row, held={}, end=0, ended=0.0), self.row.held
@@ -306,10 +306,6 @@ class LoggedRun(Struct, frozen=True):
         journal.writer = writer = RunWriter(self.log, journal.run_id, last_values, scope.variables, self.claim, held)
         writer.before = self.before
         writer.keeps_cursor = continues(context.worker, context.options)
-
-
-def _logged_time(now: Callable[[], float]) -> float:
-    return round(now(), 3)
 
 
 def row_of(state: RunState, row: RunRow) -> RunRow:

@@ -95,7 +95,7 @@ async def stop_all(tasks: Iterable[asyncio.Task[object]]) -> None:
         await asyncio.wait(ending)
     for task in running:
         if task.done():
-            _hear(task)
+            retrieve(task)
 
 
 def _leave(task: asyncio.Task[object]) -> bool:
@@ -105,14 +105,14 @@ def _leave(task: asyncio.Task[object]) -> bool:
         return False
     name, silence = work
     silence()
-    task.add_done_callback(_hear)
+    task.add_done_callback(retrieve)
     _warn(name)
     return True
 
 
 async def _stop(task: asyncio.Task[object], name: str, grace: float | None) -> bool:
     """Cancel a task and wait until it has cleaned up, but not for ever; whether it has."""
-    task.add_done_callback(_hear)
+    task.add_done_callback(retrieve)
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE if grace is None else grace)
     if not task.done() and name:
@@ -129,7 +129,7 @@ def _warn(name: str) -> None:
     )
 
 
-def _hear(task: asyncio.Task[object]) -> None:
+def retrieve(task: asyncio.Future[Any]) -> None:
     """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

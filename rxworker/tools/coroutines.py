@@ -508,11 +508,8 @@ def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
 
     That of an interrupt in a tool, which has left the event loop, names the interrupt.
     """
-    interrupt = cause.__cause__
-    if isinstance(interrupt, KeyboardInterrupt):
-        error = RunCancelledError(describe(interrupt))
-        error.__cause__ = interrupt
-    else:
-        error = RunCancelledError("something that it waited for was cancelled")
-        error.__cause__ = cause
+    found = cause.__cause__
+    interrupt = found if isinstance(found, KeyboardInterrupt) else None
+    error = RunCancelledError(describe(interrupt) if interrupt else "something that it waited for was cancelled")
+    error.__cause__ = interrupt or cause
     return error

@@ -111,27 +111,20 @@ async def _updates(connection: Connection, uri: str) -> AsyncGenerator[None, Non
 
 
 async def _listening(connection: Connection, client: mcp.Client, uri: str) -> AsyncGenerator[None, None]:
-    from mcp import MCPError
     from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
 
     try:
-        async with asyncio.timeout(connection.seconds) as limit:
-            async with client.listen(resource_subscriptions=[uri]) as subscription:
-                limit.reschedule(None)
-                if uri not in (subscription.honored.resource_subscriptions or ()):
-                    raise RemoteProtocolError(_NO_UPDATES.format(connection.where, uri))
-                yield
-                async for event in subscription:
-                    if isinstance(event, ResourceUpdated):
-                        yield
-    except TimeoutError as error:
-        text = f"{connection.where} has not answered within {connection.seconds:g} seconds"
-        raise TransportError(text, retryable=True) from error
+        async with connection.bounded() as limit, client.listen(resource_subscriptions=[uri]) as subscription:
+            limit.reschedule(None)
+            if uri not in (subscription.honored.resource_subscriptions or ()):
+                raise RemoteProtocolError(_NO_UPDATES.format(connection.where, uri))
+            yield
+            async for event in subscription:
+                if isinstance(event, ResourceUpdated):
+                    yield
     except SubscriptionLost as error:
         text = f"the updates of {uri} from {connection.where} were cut off: {describe(error)}"
         raise TransportError(text, retryable=True) from error
-    except MCPError as error:
-        raise RemoteProtocolError(f"{connection.where} reports: {error.message}") from error
 
 
 async def _subscribed(connection: Connection, uri: str) -> AsyncGenerator[None, None]:

@@ -30,6 +30,7 @@ from rxworker.events.form import check_form
 from rxworker.events.pause import Question
 from rxworker.messages import Json, JsonObject
 from rxworker.tools.base import ToolContext
+from rxworker.tools.cancellation import retrieve
 
 if TYPE_CHECKING:
     import mcp
@@ -166,7 +167,7 @@ class Connection:
             call.timer.cancel()
         call.answer({"action": "cancel"})
         call.task.cancel()
-        call.task.add_done_callback(_retrieve)
+        call.task.add_done_callback(retrieve)
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -218,14 +219,31 @@ class Connection:
             TransportError: The connection is closed, or the server does not answer in time.
             RemoteProtocolError: The server answers with an error, or with what the protocol does not allow.
         """
-        from mcp import MCPError
-        from mcp.types import CONNECTION_CLOSED
-
         client = self.connected()
         self._requests += 1
         try:
-            async with asyncio.timeout(self.seconds):
+            async with self.bounded():
                 return await send(client)
+        except ValueError as error:  # of pydantic
+            text = f"the answer of {self.where} is not one of MCP: {describe(error)}"
+            raise RemoteProtocolError(text) from error
+        finally:
+            self._requests -= 1
+
+    @contextlib.asynccontextmanager
+    async def bounded(self) -> AsyncGenerator[asyncio.Timeout, None]:
+        """Bound the time of a request, and translate the errors of the server.
+
+        Raises:
+            TransportError: The server does not answer in time, or has closed the connection.
+            RemoteProtocolError: The server answers with an error.
+        """
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                yield limit
         except TimeoutError as error:
             text = f"{self.where} has not answered within {self.seconds:g} seconds"
             raise TransportError(text, retryable=True) from error
@@ -233,11 +251,6 @@ class Connection:
             if error.code == CONNECTION_CLOSED:
                 raise TransportError(f"{self.where} has closed the connection") from error
             raise RemoteProtocolError(f"{self.where} reports: {error.message}") from error
-        except ValueError as error:  # of pydantic
-            text = f"the answer of {self.where} is not one of MCP: {describe(error)}"
-            raise RemoteProtocolError(text) from error
-        finally:
-            self._requests -= 1
 
     async def list_all(self, name: str, **options: object) -> list[Any]:
         """All pages of a list; empty if the server has no such list.
@@ -330,8 +343,7 @@ class Connection:
             task.cancel()
         # An error at the end has no use; the package waits for a program with a time-out.
         await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
+        retrieve(task)
 
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -419,11 +431,6 @@ async def report(context: ToolContext, progress: float, total: float | None, mes
     """Report the progress of a call."""
     fields: dict[str, Json] = {"progress": progress, "total": total, "message": message}
     context.progress({key: value for key, value in fields.items() if value is not None})
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 def server_of(

@@ -11,7 +11,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.message import Input
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import Ending, Operator
 from rxworker.run.run import Run
 from rxworker.worker.worker import Worker
 
@@ -51,7 +51,7 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
             observer: abc.ObserverBase[Run[object]], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             inputs = _Inputs(worker, when_busy, observer)
-            upstream = source.subscribe(inputs.take, inputs.fail, inputs.complete, scheduler=scheduler)
+            upstream = source.subscribe(inputs.take, inputs.on_error, inputs.complete, scheduler=scheduler)
             return CompositeDisposable(upstream, Disposable(inputs.leave))
 
         return Observable(subscribe)
@@ -59,16 +59,15 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
     return apply
 
 
-class _Inputs:
+class _Inputs(Ending):
     def __init__(self, worker: Worker, when_busy: WhenBusy, observer: abc.ObserverBase[Run[object]]) -> None:
+        super().__init__(observer)
         self._worker = worker
         self._when_busy = when_busy
-        self._observer = observer
         self._waiting: deque[Input] = deque()
         self._sent: list[tuple[Input, asyncio.Future[None]]] = []
         self._current: Run[object] | None = None
         self._is_last = False
-        self._is_over = False
 
     def take(self, given: Input) -> None:
         run = self._current
@@ -86,7 +85,7 @@ class _Inputs:
         try:
             self._sent.append((given, run.send(given)))
         except ConfigurationError as error:
-            self.fail(error)
+            self.on_error(error)
         except LocalProtocolError:  # the run is about to end
             self._waiting.append(given)
 
@@ -94,7 +93,7 @@ class _Inputs:
         try:
             run = self._current = self._worker.run(given)
         except Exception as error:
-            self.fail(error)
+            self.on_error(error)
             return
         try:
             self._observer.on_next(run)
@@ -105,17 +104,11 @@ class _Inputs:
         self._current = None
         sent, self._sent = self._sent, []
         lost = [given for given, delivered in sent if _is_lost(delivered)]
-        self._waiting.extendleft(reversed(lost if not self._is_over else []))
+        self._waiting.extendleft(reversed(lost if not self.is_over else []))
         if self._waiting:
             self._begin(self._waiting.popleft())
-        elif self._is_last and not self._is_over:
-            self._is_over = True
-            self._observer.on_completed()
-
-    def fail(self, error: Exception) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._observer.on_error(error)
+        elif self._is_last:
+            self.on_completed()
 
     def complete(self) -> None:
         self._is_last = True
@@ -124,7 +117,7 @@ class _Inputs:
 
     def leave(self) -> None:
         """Start no further run, since the subscription was disposed."""
-        self._is_over = True
+        self.end()
         self._waiting.clear()
 
 

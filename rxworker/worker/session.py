@@ -40,11 +40,34 @@ class SessionVerbs:
 
     @property
     def runs(self) -> Observable[Run[Any]]:
-        """The runs of the session, each when it begins; see `Session.runs`.
+        """The runs of the session, each when it begins; a late subscriber receives the run that has not ended.
 
-        Those that are stored, and those of other sessions, are in ``log.runs()``.
+        It does not complete. Those that are stored, and those of other sessions, are in ``log.runs()``.
+
+        An observer that raises is logged, and does not affect the run.
+
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> from rxworker.operators import text_deltas
+        >>> from reactivex import operators as ops
+        >>> worker = Worker(ScriptedModel(["One. ", "Two."]))
+        >>> texts = worker.session.runs.pipe(ops.flat_map(lambda run: run.events), text_deltas())
+        >>> subscription = texts.subscribe(lambda text: print(text, end=""))
+        >>> for question in ("1?", "2?"):
+        ...     result = worker.run_sync(question)
+        One. Two.
         """
-        return self.session.runs
+        session = self.session
+
+        def subscribe(
+            observer: abc.ObserverBase[Run[object]], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            session._observers.append(observer)
+            if session._current is not None and session._current.state.status != "new":
+                observer.on_next(session._current)
+            return Disposable(partial(session._observers.remove, observer))
+
+        return Unstaged(subscribe)
 
     @property
     def text_collector(self) -> TextBlockCollector:
@@ -366,36 +389,6 @@ class Session(SessionVerbs, SessionBase):
     def session(self) -> Session:
         """Itself."""
         return self
-
-    @property
-    def runs(self) -> Observable[Run[Any]]:
-        """The runs of this session, each when it begins; a late subscriber receives the run that has not ended.
-
-        It does not complete.
-
-        An observer that raises is logged, and does not affect the run.
-
-        >>> from rxworker import Worker
-        >>> from rxworker.testing import ScriptedModel
-        >>> from rxworker.operators import text_deltas
-        >>> from reactivex import operators as ops
-        >>> worker = Worker(ScriptedModel(["One. ", "Two."]))
-        >>> texts = worker.session.runs.pipe(ops.flat_map(lambda run: run.events), text_deltas())
-        >>> subscription = texts.subscribe(lambda text: print(text, end=""))
-        >>> for question in ("1?", "2?"):
-        ...     result = worker.run_sync(question)
-        One. Two.
-        """
-
-        def subscribe(
-            observer: abc.ObserverBase[Run[object]], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            self._observers.append(observer)
-            if self._current is not None and self._current.state.status != "new":
-                observer.on_next(self._current)
-            return Disposable(partial(self._observers.remove, observer))
-
-        return Unstaged(subscribe)
 
 
 def session_of(run: Run[object]) -> Session:
