@@ -252,16 +252,15 @@ class EventLog(Store):
             Hello.
         """
         async with claimed(self, run_id, ("aborted",)) as (claim, info):
+            last, refused = await self._end_of(info), ""
             if info.row.outer:
-                text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
-                raise RunStatusError(text, run_id=run_id, status="aborted")
-            if info.row.worker.startswith(TAPPED):
-                text = f"{run_id} is a run of another program, which has ended: no worker goes on with it"
-                raise RunStatusError(text, run_id=run_id, status="aborted")
-            last = await self._end_of(info)
-            if not isinstance(last.event, RunAbort):
-                text = f"{run_id} was dismissed while it was paused: it cannot be put back; fork it"
-                raise RunStatusError(text, run_id=run_id, status="aborted")
+                refused = f"is nested in {info.row.outer}: put that run back, which makes the call again"
+            elif info.row.worker.startswith(TAPPED):
+                refused = "is a run of another program, which has ended: no worker goes on with it"
+            elif not isinstance(last.event, RunAbort):
+                refused = "was dismissed while it was paused: it cannot be put back; fork it"
+            if refused:
+                raise RunStatusError(f"{run_id} {refused}", run_id=run_id, status="aborted")
             row = replace(info.row, status="queued", reason="", cause="", end=0, ended=0.0)
             await append_events(self, claim, last, [RunRequeue(reason, info.sent)], row)
         await self.call_worker(row.worker)

@@ -52,7 +52,7 @@ class Bases:
 
     def note(self, conversation: Conversation, run_id: str, seq: int) -> None:
         """Remember that a conversation is that of a stored run at a record, as long as the conversation exists."""
-        if self._store.keeps_bases and not self._encoding.has_codec:
+        if self._store.keeps_bases and self._encoding.codec is None:
             key = id(conversation)
             gone = weakref.ref(conversation, lambda _: self._origins.pop(key, None))
             self._origins[key] = gone, run_id, seq

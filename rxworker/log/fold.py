@@ -171,16 +171,16 @@ def stored_runs(log: LogReader, since: float | None, where: Where | None) -> Obs
     return Unstaged(subscribe)
 
 
+@dataclass(eq=False)
 class _Feed(abc.DisposableBase):
     """One subscription."""
 
-    def __init__(
-        self, log: LogReader, since: float, where: Where | None, observer: abc.ObserverBase[StoredRun]
-    ) -> None:
-        self._log = log
-        self._since = since
-        self._where = where
-        self._observer = observer
+    _log: LogReader
+    _since: float
+    _where: Where | None
+    _observer: abc.ObserverBase[StoredRun]
+
+    def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
         # Of each run that was emitted; `None` of one that gets no more records but annotations.
         self._parts: dict[str, _Part | None] = {}

@@ -586,7 +586,7 @@ class SQLiteLog(EventLog):
         called = os.pread(self._calls, 8, place)
         while True:
             followed = self.followers.runs
-            wait = POLL if ALL_RUNS in followed or self.followers.has_readers else POLL_COMMANDS
+            wait = POLL if ALL_RUNS in followed or self.followers.readers else POLL_COMMANDS
             try:
                 job = self._reads.get(timeout=wait) if followed else self._reads.get()
             except queue.Empty:

@@ -52,13 +52,16 @@ class Followers:
     Args:
         started: Called with a run, or `ALL_RUNS`, when something begins to follow it.
         ended: Called when nothing follows it any more.
+
+    Attributes:
+        readers: How many follow the entries of a run.
     """
 
     def __init__(self, started: Callable[[str], None], ended: Callable[[str], None]) -> None:
         self._started = started
         self._ended = ended
         self._wakers: dict[str, set[Waker]] = {}
-        self._readers = 0
+        self.readers = 0
 
     def wake(self, run_id: str) -> None:
         """Wake what follows a run, or all runs."""
@@ -76,11 +79,6 @@ class Followers:
         return tuple(self._wakers)
 
     @property
-    def has_readers(self) -> bool:
-        """Whether the entries of any run are followed."""
-        return self._readers > 0
-
-    @property
     def read_runs(self) -> Sequence[str]:
         """The ids of the runs whose entries are followed."""
         return [run for run in self.runs if self.has_reader(run)]
@@ -92,7 +90,7 @@ class Followers:
     def add(self, waker: Waker) -> None:
         """Wake this one when its run changes."""
         wakers = self._wakers.setdefault(waker.run_id, set())
-        self._readers += waker.reads_entries and waker not in wakers
+        self.readers += waker.reads_entries and waker not in wakers
         wakers.add(waker)
         self._started(waker.run_id)
 
@@ -102,7 +100,7 @@ class Followers:
         if waker not in wakers:
             return
         wakers.discard(waker)
-        self._readers -= waker.reads_entries
+        self.readers -= waker.reads_entries
         if not wakers:
             del self._wakers[waker.run_id]
             self._ended(waker.run_id)
@@ -224,23 +222,18 @@ _decode_row = msgspec.json.Decoder(RunRow).decode
 class Encoding:
     """Values of a log to what is stored, and back.
 
-    Args:
+    Attributes:
         codec: Applied to all texts.
     """
 
     def __init__(self, codec: Codec | None) -> None:
-        self._codec = codec
-
-    @property
-    def has_codec(self) -> bool:
-        """Whether what is stored is encoded."""
-        return self._codec is not None
+        self.codec = codec
 
     def encode_entries(self, entries: Sequence[Entry], run_id: str) -> Sequence[Entry]:
         """Entries as they are stored."""
-        if self._codec is None:
+        if self.codec is None:
             return entries
-        encode = self._codec.encode
+        encode = self.codec.encode
         return [replace(entry, body=encode(entry.body, run_id)) for entry in entries]
 
     def decode_entries(self, entries: list[Entry], run_id: str) -> list[Entry]:
@@ -249,17 +242,17 @@ class Encoding:
         Raises:
             LogError: They were stored with another codec.
         """
-        if self._codec is None and all(entry.body[:1] == b"{" for entry in entries):
+        if self.codec is None and all(entry.body[:1] == b"{" for entry in entries):
             return entries
         return [replace(entry, body=self._decode(entry.body, run_id)) for entry in entries]
 
     def encode(self, value: Struct, run_id: str) -> bytes:
         """A row, a command, or what is kept of a fold, as it is stored."""
         data = encode_lenient(value)
-        if self._codec is None:
+        if self.codec is None:
             return data
         try:
-            return self._codec.encode(data, run_id)
+            return self.codec.encode(data, run_id)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit in a task would end the event loop, and all runs with it
@@ -313,9 +306,9 @@ class Encoding:
             ) from error
 
     def _decode(self, data: bytes, run_id: str) -> bytes:
-        if self._codec is not None:
+        if self.codec is not None:
             try:
-                return self._codec.decode(data, run_id)
+                return self.codec.decode(data, run_id)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever a library for encryption raises

@@ -18,6 +18,7 @@ accumulates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar, overload
 
@@ -289,33 +290,24 @@ class _Sessions(Decoder[A, tuple[A, ...]]):
         return (tuple(items),) if items else ()
 
 
+@dataclass(eq=False)
 class _Sliding(abc.DisposableBase, Generic[A, B]):
     """One subscription to a window that slides over time.
 
-    Args:
+    Attributes:
         seconds: How long an item stays.
-        held: Holds the items.
-        empty: The value without items, if it is emitted when the source completes.
-        clock: The scheduler of the timer.
-        observer: The observer downstream.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        held: _Held[A, B],
-        empty: Callable[[], B] | None,
-        clock: abc.SchedulerBase,
-        observer: abc.ObserverBase[B],
-    ) -> None:
+    seconds: float
+    _held: _Held[A, B]
+    _empty: Callable[[], B] | None  # makes the value without items, if that is emitted when the source completes
+    _clock: abc.SchedulerBase
+    _observer: abc.ObserverBase[B]
+
+    def __post_init__(self) -> None:
         self.upstream = SerialDisposable()
-        self.seconds = seconds
-        self._held = held
-        self._empty = empty
-        self._clock = clock
-        self._emit = observer.on_next
         self._timer = SerialDisposable()
-        self.ending = Ending(observer, self._timer.dispose)
+        self.ending = Ending(self._observer, self._timer.dispose)
         self._waits_for: float | None = None
         self._last = float("-inf")
         self._ahead = 0.0
@@ -356,7 +348,7 @@ class _Sliding(abc.DisposableBase, Generic[A, B]):
         if self._waits_for is None:
             self._arm()
         if is_new:
-            self._emit(value)
+            self._observer.on_next(value)
 
     def on_next(self, item: A) -> None:
         if not self.ending.is_over:
@@ -364,7 +356,7 @@ class _Sliding(abc.DisposableBase, Generic[A, B]):
 
     def on_completed(self) -> None:
         if self._empty is not None and self._held.due is not None and not self.ending.is_over:
-            self._emit(self._empty())
+            self._observer.on_next(self._empty())
         self.ending.on_completed()
 
     def dispose(self) -> None:

@@ -147,7 +147,8 @@ async def continue_run(
     turn = _last_turn(own)
     if not turn:
         # After an answer without calls, what the end of the turn decided is not stored: it is decided again.
-        finished_by = _finished_by(_stopped_turn(own), stored.foreign)
+        stops = [at for at, record in enumerate(own) if isinstance(record.event, TurnStop)]
+        finished_by = _finished_by(_last_turn(own[: stops[-1]]), stored.foreign) if stops else ""
         scope = TurnScope(
             variables=stored.variables, is_resumed=bool(finished_by) or _is_answered(state), finished_by=finished_by
         )
@@ -308,12 +309,6 @@ def _last_turn(own: Sequence[Record]) -> list[Record]:
         if isinstance(event, TurnStart | RunResume):
             return list(own[at:])
     return []
-
-
-def _stopped_turn(own: Sequence[Record]) -> list[Record]:
-    """The records of the last turn that has stopped; none if there is none."""
-    stops = [at for at, record in enumerate(own) if isinstance(record.event, TurnStop)]
-    return _last_turn(own[: stops[-1]]) if stops else []
 
 
 def will_be_cancelled(stored: LoadedRun, sent: Iterable[Command]) -> bool:

@@ -78,7 +78,7 @@ def adapt(annotation: Any) -> Any:
     if not is_union and not isinstance(origin, type):
         return annotation
     adapted = tuple(map(adapt, parts))
-    if is_union and _needs_one_of(adapted):
+    if is_union and any(map(_is_custom, adapted)) and sum(part is not type(None) for part in adapted) > 1:
         return type(" | ".join(map(name_of, parts)), (OneOf,), {"options": adapted})
     if all(new is old for new, old in zip(adapted, parts, strict=True)):
         return annotation
@@ -103,10 +103,6 @@ def _constraints(notes: Sequence[Any]) -> Iterable[msgspec.Meta]:
             found = {n: getattr(v, "pattern", v) for n, v in given.items() if v is not None}
             if found:
                 yield msgspec.Meta(**found)
-
-
-def _needs_one_of(parts: Sequence[Any]) -> bool:
-    return any(map(_is_custom, parts)) and sum(part is not type(None) for part in parts) > 1
 
 
 def _is_custom(type_: Any) -> bool:

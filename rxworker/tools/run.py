@@ -494,8 +494,10 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         running.report(ToolStart(call, place))
         if barrier is not None and policy.effect != "pure":
             await barrier()
-        if policy.background is not False and own_task:
-            timer = _detach_after(loop, policy.background, running)
+        if policy.background is True and own_task:
+            running.detach()
+        elif policy.background is not False and own_task:
+            timer = loop.call_later(policy.background, running.detach)
         is_error = True
         if tool is None:
             content = toolbox.missing(call.name)
@@ -537,14 +539,6 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         if running.background is None:
             running.limiter = None
             limiter.leave()
-
-
-def _detach_after(loop: asyncio.AbstractEventLoop, after: float, running: RunningCall) -> asyncio.TimerHandle | None:
-    """Let a call go into the background at once (``True``), or after so many seconds."""
-    if after is True:
-        running.detach()
-        return None
-    return loop.call_later(after, running.detach)
 
 
 def waiting_call(each: PausedCall) -> PendingCall:

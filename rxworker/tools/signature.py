@@ -100,7 +100,8 @@ def _read(parameter: inspect.Parameter, function: Callable[..., Any], tool: str,
             f"{where}: its type {parameter.annotation!r} cannot be resolved: {error}; import or define it, before the "
             "function and not under TYPE_CHECKING"
         ) from error
-    if _is_pydantic_field(parameter.default):
+    # Recognised by its shape, so that pydantic need not be installed.
+    if type(parameter.default).__name__ == "FieldInfo" and hasattr(parameter.default, "is_required"):
         raise ConfigurationError(
             f"{where}: pydantic's Field is not a default here; write {parameter.name}: Annotated[<type>, Field(...)] = "
             "<default>"
@@ -112,11 +113,6 @@ def _read(parameter: inspect.Parameter, function: Callable[..., Any], tool: str,
         positional=parameter.kind is parameter.POSITIONAL_ONLY,
         injected=_is_context(annotation),
     )
-
-
-def _is_pydantic_field(default: object) -> bool:
-    """Recognised by its shape, so that pydantic need not be installed."""
-    return type(default).__name__ == "FieldInfo" and hasattr(default, "is_required")
 
 
 def _is_context(annotation: Any) -> bool:

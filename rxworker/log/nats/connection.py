@@ -22,6 +22,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -129,37 +130,29 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder().encode
 
 
+@dataclass(eq=False, repr=False)
 class Connection:
     """A connection of one event loop. Created on it.
 
-    Args:
+    Attributes:
         address: The address of the log.
         options: More arguments of ``nats.connect``, for example ``user_credentials`` or ``tls``.
         label: The name of the connection in the server's monitoring.
         patience: Seconds for which a server that is away raises nothing.
         on_return: Called when it has connected again.
-
-    Attributes:
         loop: The event loop.
-        patience: Seconds for which a server that is away raises nothing.
         generation: Grows when subscriptions have to be made again.
         returns: How often it has connected.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        options: Mapping[str, object],
-        *,
-        label: str,
-        patience: float = PATIENCE,
-        on_return: Callable[[], None] | None = None,
-    ) -> None:
-        self._address = address
-        self._options = options
-        self._label = label
-        self.patience = patience
-        self._on_return = on_return
+    address: Address
+    options: Mapping[str, object]
+    _: KW_ONLY
+    label: str
+    patience: float = PATIENCE
+    on_return: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._client: Client | None = None
         self._was_connected = False
@@ -228,7 +221,7 @@ class Connection:
 
         async def failed(error: Exception) -> None:
             self._error, kind = error, type(error).__name__
-            logger.debug("NATS at %r: %s", self._address, kind, extra={"error": kind})
+            logger.debug("NATS at %r: %s", self.address, kind, extra={"error": kind})
             if _is_about_credentials(error) and not refused.done():
                 refused.set_result(error)
 
@@ -239,20 +232,20 @@ class Connection:
         async def returned() -> None:
             self.returns += 1
             self._up.set()
-            if self._on_return is not None:
-                self._on_return()
+            if self.on_return is not None:
+                self.on_return()
 
         # It is typed in part.
         connect = cast("Callable[..., Coroutine[object, object, None]]", client.connect)
         connecting = self.loop.create_task(
             connect(
-                self._address.servers,
+                self.address.servers,
                 error_cb=failed,
                 disconnected_cb=lost,
                 closed_cb=lost,
                 reconnected_cb=returned,
-                name=self._label,
-                **{**CONNECTING, **self._options},
+                name=self.label,
+                **{**CONNECTING, **self.options},
             )
         )
         try:
@@ -275,8 +268,8 @@ class Connection:
         self.generation += 1
         self.returns += 1
         self._up.set()
-        if self._was_connected and self._on_return is not None:
-            self._on_return()
+        if self._was_connected and self.on_return is not None:
+            self.on_return()
         self._was_connected = True
         return client
 
@@ -284,7 +277,7 @@ class Connection:
         version = client.connected_server_version
         if (version.major, version.minor) < OLDEST:
             raise LogError(
-                f"NATS at {self._address!r} is version {version.major}.{version.minor}.{version.patch}, and a log "
+                f"NATS at {self.address!r} is version {version.major}.{version.minor}.{version.patch}, and a log "
                 f"needs nats-server {OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an "
                 "owner that was taken over"
             )
@@ -293,14 +286,14 @@ class Connection:
         error = error or self._error
         if error is not None and _is_about_credentials(error):
             return LogError(
-                f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, "
+                f"NATS at {self.address!r} refuses these credentials: check the user and the password, or the token, "
                 "of the address"
             )
         if self._was_connected:
             return AwayError("it cannot be reached")
         why = "" if error is None else f" ({type(error).__name__})"
         return LogError(
-            f"NATS at {self._address!r} cannot be reached{why}: start nats-server with -js, or check the address and "
+            f"NATS at {self.address!r} cannot be reached{why}: start nats-server with -js, or check the address and "
             "the credentials"
         )
 
@@ -372,12 +365,12 @@ class Connection:
                 if self._is_closed or self.loop.time() + pause > until:
                     why = str(error) if isinstance(error, AwayError) else type(error).__name__
                     raise LogError(
-                        f"NATS at {self._address!r} has not answered for {self.patience:g} s ({why}): start its "
+                        f"NATS at {self.address!r} has not answered for {self.patience:g} s ({why}): start its "
                         "servers, a majority of them in a cluster, with JetStream, and recover the runs that ended",
                         retryable=True,
                     ) from None
             except ApiError as error:
-                raise LogError(f"NATS at {self._address!r} refuses: {error}") from error
+                raise LogError(f"NATS at {self.address!r} refuses: {error}") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.5)
 
