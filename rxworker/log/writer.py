@@ -25,6 +25,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import InitVar, dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -97,23 +98,19 @@ _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
 
+@dataclass(eq=False, repr=False)
 class RunWriter:
     """Writes the records of one run.
 
-    Args:
+    Attributes:
         log: The log to write to.
         run_id: The run's id.
         row: Returns what a list shows of the run now.
         variables: The variables of hooks and tools. Those that JSON can hold are stored when they have changed.
         claim: The claim of the run, if it exists; a new run is claimed by ``open``.
         held: Results that ``after_tool_call`` hooks have not seen yet, by the places of their calls; see `RunRow`.
-
-    Attributes:
-        log: The log to write to.
-        claim: The claim of the run.
         state: The state of the writer.
         stored_seq: The number of the last record that is stored.
-        row: Returns what a list shows of the run now.
         keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response
             by its name.
         before: The conversation that a new run continues.
@@ -122,25 +119,19 @@ class RunWriter:
             Nothing is written after that.
     """
 
-    def __init__(
-        self,
-        log: EventLog,
-        run_id: str,
-        row: Callable[[], RunRow],
-        variables: Mapping[str, object],
-        claim: Claim | None = None,
-        held: Mapping[int, ToolResult] | None = None,
-    ) -> None:
-        self.log = log
-        self.claim = claim
+    log: EventLog
+    run_id: str
+    row: Callable[[], RunRow]
+    variables: Mapping[str, object]
+    claim: Claim | None = None
+    held: InitVar[Mapping[int, ToolResult] | None] = None
+
+    def __post_init__(self, held: Mapping[int, ToolResult] | None) -> None:
         self.state = _NEW
-        self.stored_seq = 0 if claim is None else claim.last_seq
+        self.stored_seq = 0 if self.claim is None else self.claim.last_seq
         self._durable_seq = self._put_seq = self.stored_seq
         self.keeps_cursor = False
-        self._run = run_id
-        self.row = row
         self.on_failure: Callable[[Exception], None] = _ignore
-        self._variables = variables
         self._stored_variables = b"{}"
         self.before: Conversation | None = None
         self._stored_row = RunRow("finished")
@@ -200,7 +191,7 @@ class RunWriter:
 
     def _lose(self) -> None:
         """Called in the thread of the heartbeat."""
-        error = FencedError(f"{self._run} was taken over by another process: this one stops", run_id=self._run)
+        error = FencedError(f"{self.run_id} was taken over by another process: this one stops", run_id=self.run_id)
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._fail, error)
 
@@ -327,7 +318,7 @@ class RunWriter:
 
     @property
     def _interval(self) -> float:
-        return WATCHED if self._is_watched or self.log.followers.has_reader(self._run) else QUIET
+        return WATCHED if self._is_watched or self.log.followers.has_reader(self.run_id) else QUIET
 
     def _flush(self) -> None:
         if self._timer is not None:
@@ -336,7 +327,7 @@ class RunWriter:
         if self._task is not None:
             self._is_due = True
         elif self._has_work:
-            self._task = self._loop.create_task(self._work(), name=f"rxworker log of {self._run}")
+            self._task = self._loop.create_task(self._work(), name=f"rxworker log of {self.run_id}")
             self._task.add_done_callback(self._worked)
 
     def _worked(self, task: asyncio.Task[None]) -> None:
@@ -383,11 +374,11 @@ class RunWriter:
 
         def claimed(info: RunInfo) -> Claim | None:
             # Another run of this process may have claimed it, which renews its claim.
-            if info.owner != self.log.owner or self.log.heartbeat.renews(self._run):
+            if info.owner != self.log.owner or self.log.heartbeat.renews(self.run_id):
                 return None
-            return Claim(self._run, info.epoch, info.last_seq, info.owner)
+            return Claim(self.run_id, info.epoch, info.last_seq, info.owner)
 
-        found = await self._insist(lambda: self.log.claim(self._run, create=True, row=self.row()), claimed)
+        found = await self._insist(lambda: self.log.claim(self.run_id, create=True, row=self.row()), claimed)
         if self.state is _FAILED:
             await self._release(found)
         else:
@@ -400,7 +391,7 @@ class RunWriter:
         durable, self._is_barrier, self._is_due = self._is_barrier, False, False
         outstanding = self._outstanding
         private, self._private = self._private, {}
-        if records and self._variables:
+        if records and self.variables:
             self._add_variables(records[-1].seq, private)
         if self.before is not None and records and records[0].seq == 1:
             records[0], base = await self.log.bases.cut(claim, records[0], self.before)
@@ -437,7 +428,7 @@ class RunWriter:
         claim = self.claim
         assert claim is not None  # as in each state from which it is closed
         self._enter(_RELEASING)
-        self.log.heartbeat.remove(self._run)
+        self.log.heartbeat.remove(self.run_id)
         error = await self._release(claim)
         if self.state is _RELEASING:
             self._released(error)
@@ -464,9 +455,9 @@ class RunWriter:
         if error is not None:
             logger.warning(
                 "the claim of %s was not released, and lasts until its lease ends: %s",
-                self._run,
+                self.run_id,
                 describe(error),
-                extra={"run": self._run},
+                extra={"run": self.run_id},
             )
         if isinstance(error, KeyboardInterrupt):
             raise_from_loop(self._loop, error)
@@ -490,14 +481,14 @@ class RunWriter:
                 if self.state is _FAILED or cancelled > INSISTENCE:
                     raise
             except (FencedError, LeaseHeldError):
-                info = await self.log.info(self._run) if cancelled else None
+                info = await self.log.info(self.run_id) if cancelled else None
                 found = None if info is None else is_done(info)
                 if found is None:
                     raise
                 return found
 
     def _add_variables(self, seq: int, private: dict[int, Private]) -> None:
-        encoded = _encode({name: value for name, value in self._variables.items() if has_json(value)})
+        encoded = _encode({name: value for name, value in self.variables.items() if has_json(value)})
         if encoded != self._stored_variables:
             self._stored_variables = encoded
             private[seq] = replace(private.get(seq, Private()), variables=msgspec.json.decode(encoded))
@@ -512,7 +503,7 @@ class RunWriter:
             return
         self._enter(_FAILED)
         error = self.error = _as_log_error(cause)
-        self.log.heartbeat.remove(self._run)
+        self.log.heartbeat.remove(self.run_id)
         if self._timer is not None:
             self._timer.cancel()
         self._pending, self._outstanding = [], 0

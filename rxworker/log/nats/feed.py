@@ -26,7 +26,8 @@ from msgspec import Struct
 from rxworker.errors import LogError
 from rxworker.log.format import Entry
 from rxworker.log.nats.connection import ApiError, Connection, Stored
-from rxworker.log.nats.format import Assembler, Owner, Place, decode, head_of
+from rxworker.log.nats.format import Assembler, Owner, decode, head_of
+from rxworker.log.nats.session import Session
 from rxworker.log.store import Milestones
 
 if TYPE_CHECKING:
@@ -240,8 +241,7 @@ class Tail(Feed):
     """The newest entries of a run, its owner and the number of its commands, in memory.
 
     Args:
-        connection: The connection.
-        place: The subjects of the run.
+        session: The messages of the log.
         run_id: The run's id.
         has_entries: Whether it has the entries, or only the owner and the commands.
         wake: Called when something has changed.
@@ -257,18 +257,11 @@ class Tail(Feed):
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        place: Place,
-        run_id: str,
-        *,
-        has_entries: bool,
-        wake: Callable[[], None],
-        owned: Callable[[Owner], None],
+        self, session: Session, run_id: str, has_entries: bool, wake: Callable[[], None], owned: Callable[[Owner], None]
     ) -> None:
         self.run_id = run_id
         self.has_entries = has_entries
-        self._place = place
+        self._place = place = session.place(run_id)
         self._wake = wake
         self._owned = owned
         self._entries: list[Entry] = []
@@ -280,7 +273,7 @@ class Tail(Feed):
         subjects = [place.owner, f"{place.commands}.*"]
         if has_entries:
             subjects.append(place.entries)
-        super().__init__(connection, place.stream, subjects)
+        super().__init__(session.connection, place.stream, subjects)
 
     def after(self, number: int, limit: int) -> list[Entry] | None:
         """The entries after a number; ``None`` if it does not keep all of them."""

@@ -52,7 +52,6 @@ class Address:
 
     Args:
         address: The address.
-        name: The name of the log, if the address has none.
 
     Attributes:
         servers: The address of each server, with the credentials.
@@ -67,10 +66,10 @@ class Address:
     (nats://a.example,b.example:4333/agents, 'agents', 3, 2)
     """
 
-    def __init__(self, address: str, name: str = "") -> None:
+    def __init__(self, address: str) -> None:
         parts = urlsplit(address)
         credentials, at, hosts = parts.netloc.rpartition("@")
-        self.name = parts.path.strip("/") or name or NAME
+        self.name = parts.path.strip("/") or NAME
         self._shown = f"{parts.scheme}://{hosts}/{self.name}"
         query = dict(parse_qsl(parts.query))
         replicas = query.pop("replicas", "")

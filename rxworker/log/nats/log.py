@@ -42,7 +42,6 @@ from rxworker.log.memory import check_command, conflict
 from rxworker.log.nats.connection import EXPECTED, PATIENCE, Connection, SequenceError, Stored
 from rxworker.log.nats.feed import Feed, Tail
 from rxworker.log.nats.format import (
-    NAME,
     NOTHING,
     Address,
     Beat,
@@ -183,7 +182,6 @@ class NatsLog(EventLog):
     Args:
         address: The servers, and the name of the log: ``nats://user:password@host:4222/name``; several servers are
             separated by commas.
-        name: The name of the log, if the address has none.
         replicas: How many servers of a cluster keep each message of a new log, for example 3; also ``?replicas=3`` in
             the address.
         streams: The number of streams of a new log for its runs. That of a log that exists cannot be changed.
@@ -201,7 +199,6 @@ class NatsLog(EventLog):
         self,
         address: str,
         *,
-        name: str = NAME,
         replicas: int | None = None,
         streams: int | None = None,
         options: Mapping[str, object] | None = None,
@@ -211,7 +208,7 @@ class NatsLog(EventLog):
         lease: float = LEASE,
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
-        self._address = Address(address, name)
+        self._address = Address(address)
         if streams is not None and not 1 <= streams <= 1000:
             raise ConfigurationError(f"streams={streams}: a log has 1 to 1000 streams")
         self.id = f"nats-{self._address.name}"
@@ -452,15 +449,7 @@ class NatsLog(EventLog):
             or (tail is not None and (tail.has_entries or not has_entries))
         ):
             return
-        place = session.place(run_id)
-        self._tails[run_id] = Tail(
-            session.connection,
-            place,
-            run_id,
-            has_entries=has_entries,
-            wake=lambda: self.followers.wake(run_id),
-            owned=self._mark,
-        )
+        self._tails[run_id] = Tail(session, run_id, has_entries, partial(self.followers.wake, run_id), self._mark)
         if self._marking is None:
             self._mark_all()
         if tail is not None:
