@@ -124,6 +124,8 @@ class _Chat(Struct):
         requested: When this attempt was requested.
         last: When its last chunk came.
         first: When its first chunk came.
+        usage: The tokens of this attempt.
+        before: Those of the attempts before it.
     """
 
     span: Span
@@ -138,7 +140,13 @@ class _Chat(Struct):
     model: str | None = None
     stop: StopReason | None = None
     usage: events.Usage | None = None
+    before: events.Usage | None = None
     error: _Failure | None = None
+
+    @property
+    def spent(self) -> events.Usage | None:
+        """The tokens of all its attempts: each of them was paid."""
+        return self.usage if self.before is None else self.before + (self.usage or events.Usage())
 
 
 class _Tool(Struct):
@@ -365,6 +373,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             chat = self._begin_chat(scope, record, *scope.requested)
         else:
             chat.attempts += 1
+            chat.before, chat.usage = chat.spent, None
             chat.requested = chat.last = record.time
             chat.first = chat.error = None
         if self._is_live:
@@ -435,8 +444,8 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if chat.model:
             chat.attributes = {**chat.attributes, names.response_model: chat.model}
         if span.is_recording():
-            if chat.usage is not None:
-                scope.usage = chat.usage if scope.usage is None else scope.usage + chat.usage
+            if (spent := chat.spent) is not None:
+                scope.usage = spent if scope.usage is None else scope.usage + spent
             ended: Attributes = {}
             if chat.response:
                 ended[names.response_id] = _safe(chat.response)
@@ -451,7 +460,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
                 ended[names.first_chunk_of_response] = max(chat.first - chat.requested, 0.0)
             if chat.attempts > 1:
                 ended["rxworker.attempts"] = chat.attempts
-            self._put_usage(ended, chat.usage)
+            self._put_usage(ended, chat.spent)
             self._fail(span, ended, failure)
             if self.recorder is not None and failure is None:
                 last = scope.state.conversation.last
@@ -459,7 +468,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
                     ended[names.output_messages] = self.recorder.output(last, stop)
             span.set_attributes(ended)
         error_type = "" if failure is None else failure.type
-        self.instruments.chat(max(time - chat.began, 0.0), chat.usage, chat.attributes, error_type, chat.context)
+        self.instruments.chat(max(time - chat.began, 0.0), chat.spent, chat.attributes, error_type, chat.context)
         span.end(_ns(time))
 
     # Tools

@@ -175,9 +175,13 @@ async def test_a_run_inside_a_run_that_fails_has_the_error_of_its_last_response(
 
 async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(received: Received) -> None:
     model = ScriptedModel([say("Half a sen") + fail("Overloaded", "overloaded"), "Whole."])
-    await Worker(model, tracing=received.observer(), response_retry=AT_ONCE).run("Hi")
+    run = Worker(model, tracing=received.observer(), response_retry=AT_ONCE).run("Hi")
+    await run
     assert received.tree() == ["invoke_agent", "  chat scripted"]
     chat = received.spans["chat scripted"]
+    for span in (chat, received.spans["invoke_agent"]):  # each attempt was paid
+        assert attributes(span)["gen_ai.usage.input_tokens"] == run.state.usage.input_tokens
+        assert attributes(span)["gen_ai.usage.output_tokens"] == run.state.usage.output_tokens
     ((name, about),) = events(chat)
     assert name == "rxworker.attempt.retract"
     assert (about["attempt"], about["error.type"]) == (1, "overloaded")
