@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import date, datetime
 from typing import TypeGuard
 from urllib.parse import urlsplit
@@ -137,14 +137,14 @@ def check_form(schema: JsonObject) -> str:
             return f"the member {unfit[0]!r} of the property {name!r} is not understood"
         if str(each.get("format", "email")) not in FORMATS:
             return f"the format of the property {name!r} is not known"
-        if (kind == "array" or {"enum", "oneOf"} & each.keys()) and not _choices(each):
+        of = items if isinstance(items := each.get("items"), dict) else each
+        if (kind == "array" or {"enum", "oneOf"} & each.keys()) and not choices_of(of):
             return f"the property {name!r} is a choice without choices"
     return ""
 
 
 class _Form(Struct, frozen=True):
     properties: dict[str, JsonObject]
-    required: list[str] = []
 
 
 def form_problem(schema: JsonObject, content: Json) -> str:
@@ -153,27 +153,37 @@ def form_problem(schema: JsonObject, content: Json) -> str:
     >>> form_problem({"properties": {"age": {"type": "integer", "minimum": 18}}}, {"age": 9})
     'input.age is below 18'
     """
-    form = msgspec.convert(schema, _Form)
+    known = msgspec.convert(schema, _Form).properties
     if not isinstance(content, dict):
         return "input is not an object"
-    for name in form.required:
-        if name not in content:
-            return f"input.{name} is missing"
+    if problem := problem_of(content, schema):
+        return below("input", problem)
     for name, value in content.items():
-        if name not in form.properties:
-            return f"input.{name}: the form has no such property; it has: {', '.join(form.properties)}"
-        if problem := _problem(form.properties[name], value):
-            return f"input.{name} {problem}"
+        if name not in known:
+            return f"input.{name}: the form has no such property; it has: {', '.join(known)}"
+        form = known[name].get("format")
+        if isinstance(value, str) and form is not None and not _is_of_format(value, str(form)):
+            return f"input.{name} is not a valid {form}"
     return ""
 
 
+def _is_of_format(text: str, form: str) -> bool:
+    try:
+        return bool(FORMATS[form](text))
+    except ValueError:
+        return False
+
+
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "is not text"),
-    "number": ((int, float), "is not a number"),
-    "integer": ((int,), "is not a whole number"),
-    "boolean": ((bool,), "is not a boolean"),
-    "array": ((list, tuple), "is not a list"),
+    "string": ((str,), "text"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": ((bool,), "a boolean (true or false)"),
+    "array": ((list, tuple), "a list in JSON"),
+    "object": ((dict,), "an object in JSON"),
+    "null": ((type(None),), "null"),
 }
+"""The types of JSON schemas, and what people call them."""
 LIMITS: dict[str, tuple[str, bool]] = {
     "minimum": ("is below {}", True),
     "maximum": ("is above {}", False),
@@ -184,39 +194,91 @@ LIMITS: dict[str, tuple[str, bool]] = {
 }
 
 
-def _problem(schema: JsonObject, value: Json) -> str:
-    types, wrong = KINDS[str(schema["type"])]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        return wrong
-    if isinstance(value, float) and not math.isfinite(value):
-        return wrong  # it has no JSON form
+def problem_of(value: Json, schema: JsonObject) -> str:
+    """Why a value does not fit a JSON schema; empty if it does. What is not understood of the schema is not checked.
+
+    >>> problem_of({"days": ["x"]}, {"properties": {"days": {"items": {"type": "integer"}}}})
+    '.days[0] is not a whole number'
+    """
+    return next(_problems(value, schema), "")
+
+
+def _problems(value: Json, schema: JsonObject) -> Iterator[str]:
+    kinds = kinds_of(schema)
+    if kinds and not any(_is_kind(value, kind) for kind in kinds):
+        yield f"is not {name_of_kinds(kinds)}"
+    choices = choices_of(schema)
+    if choices and value not in choices:
+        yield f"is not among: {', '.join(map(str, choices))}"
+    tried = [problem_of(value, each) for each in _branches(schema) if isinstance(each, dict)]
+    if tried and all(tried):
+        yield tried[0]
     size = len(value) if isinstance(value, str | list | tuple) else value
-    for keyword, (text, is_least) in LIMITS.items():
-        limit = schema.get(keyword)
-        if not (isinstance(limit, int | float) and isinstance(size, int | float)):
+    for word, (text, is_least) in LIMITS.items():
+        limit = schema.get(word)
+        is_of_value = ("imum" in word) == isinstance(value, int | float)
+        if not (is_of_value and isinstance(limit, int | float) and isinstance(size, int | float)):
             continue
         if size < limit if is_least else size > limit:
-            return text.format(limit)
-    if choices := _choices(schema):
-        several = value if isinstance(value, list | tuple) else [value]
-        if any(each not in choices for each in several):
-            return f"is not among: {', '.join(map(str, choices))}"
-    if isinstance(value, str) and (form := schema.get("format")) is not None:
-        try:
-            fits = FORMATS[str(form)](value)
-        except ValueError:
-            fits = False
-        return "" if fits else f"is not a valid {form}"
-    return ""
+            yield text.format(limit)
+    items, parts, required = (schema.get(name) for name in ("items", "properties", "required"))
+    if isinstance(value, list | tuple) and isinstance(items, dict):
+        found = (problem_of(each, items) for each in value)
+        yield from (below(f"[{at}]", problem) for at, problem in enumerate(found) if problem)
+    if isinstance(value, dict):
+        needed = required if isinstance(required, list) else []
+        yield from (f".{name} is missing" for name in needed if name not in value)
+        known = parts if isinstance(parts, dict) else {}
+        for name, each in value.items():
+            part = known.get(name)
+            if isinstance(part, dict) and (problem := problem_of(each, part)):
+                yield below(f".{name}", problem)
 
 
-def _choices(schema: Mapping[str, Json]) -> list[Json]:
+def below(place: str, problem: str) -> str:
+    """A problem of a part of a value, as one of the value.
+
+    >>> below("input", ".age is missing"), below("age", "is not a number")
+    ('input.age is missing', 'age is not a number')
+    """
+    return f"{place}{problem}" if problem.startswith((".", "[")) else f"{place} {problem}"
+
+
+def kinds_of(schema: Mapping[str, Json]) -> set[str]:
+    """The types that a schema allows; empty for any."""
+    if isinstance(kind := schema.get("type"), str | list):
+        return {str(each) for each in ([kind] if isinstance(kind, str) else kind)} & KINDS.keys()
+    branches = [kinds_of(each) if isinstance(each, dict) else set[str]() for each in _branches(schema)]
+    return set[str]().union(*branches) if all(branches) else set()
+
+
+def name_of_kinds(kinds: Container[str]) -> str:
+    """What people call these types.
+
+    >>> name_of_kinds({"null", "integer"})
+    'a whole number or null'
+    """
+    return " or ".join(name for kind, (_, name) in KINDS.items() if kind in kinds)
+
+
+def _branches(schema: Mapping[str, Json]) -> list[Json]:
+    found = schema.get("anyOf") or schema.get("oneOf")
+    return found if isinstance(found, list) else []
+
+
+def choices_of(schema: Mapping[str, Json]) -> list[Json]:
     """The values of a choice; none if it is not one."""
-    items = schema.get("items")
-    of = items if isinstance(items, dict) else schema
-    if isinstance(values := of.get("enum"), list):
+    if "const" in schema:
+        return [schema["const"]]
+    if isinstance(values := schema.get("enum"), list):
         return values
-    titled = of.get("oneOf") or of.get("anyOf")
-    if not isinstance(titled, list):
-        return []
-    return [each["const"] for each in titled if isinstance(each, dict) and "const" in each]
+    titled = [each["const"] for each in _branches(schema) if isinstance(each, dict) and "const" in each]
+    return titled if len(titled) == len(_branches(schema)) else []
+
+
+def _is_kind(value: Json, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, float):
+        return math.isfinite(value) and (kind == "number" or (kind == "integer" and value.is_integer()))
+    return isinstance(value, KINDS[kind][0])

@@ -15,7 +15,7 @@ from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, tool, work
 from rxworker.decisions import Decision
 from rxworker.errors import DecisionError, RunCancelledError
 from rxworker.events import Record
-from rxworker.events.form import check_form, form_problem
+from rxworker.events.form import below, check_form, form_problem
 from rxworker.events.pause import Question, Reply
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
@@ -300,7 +300,7 @@ CONTENTS: list[tuple[JsonObject, Json, str]] = [
     ({"type": "number"}, math.nan, "is not a number"),
     ({"type": "number"}, math.inf, "is not a number"),
     ({"type": "boolean"}, False, ""),
-    ({"type": "boolean"}, 0, "is not a boolean"),
+    ({"type": "boolean"}, 0, "is not a boolean (true or false)"),
     ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "b", ""),
     ({"type": "string", "enum": ["a", "b"]}, "c", "is not among: a, b"),
     ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, "A", "is not among: a"),
@@ -310,7 +310,7 @@ CONTENTS: list[tuple[JsonObject, Json, str]] = [
         "has more than 1 items",
     ),
     ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}, "minItems": 1}, ["a"], ""),
-    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ["b"], "is not among: a"),
+    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ["b"], "[0] is not among: a"),
 ]
 
 
@@ -318,7 +318,7 @@ CONTENTS: list[tuple[JsonObject, Json, str]] = [
 def test_a_content_fits_its_form(field: JsonObject, value: Json, problem: str) -> None:
     schema: JsonObject = {"type": "object", "properties": {"x": field}}
     assert check_form(schema) == ""
-    assert form_problem(schema, {"x": value}) == (f"input.x {problem}" if problem else "")
+    assert form_problem(schema, {"x": value}) == (below("input.x", problem) if problem else "")
 
 
 NO_FORMS: list[JsonObject] = [

@@ -8,9 +8,7 @@ was not changed keeps its value. An empty field without a value is left out.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
 from typing import cast
 
 from msgspec import UNSET, Struct, UnsetType
@@ -18,22 +16,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static, TextArea
 
-from rxworker.events.form import LIMITS
+from rxworker.events.form import LIMITS, below, choices_of, kinds_of, name_of_kinds, problem_of
 from rxworker.messages import Json, JsonObject
 from rxworker.ui.clean import clean, one_line
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "text"),
-    "integer": ((int,), "a whole number"),
-    "number": ((int, float), "a number"),
-    "boolean": ((bool,), "a boolean (true or false)"),
-    "array": ((list,), "a list in JSON"),
-    "object": ((dict,), "an object in JSON"),
-    "null": ((type(None),), "null"),
-}
-"""The types of JSON schemas, and what people call them."""
 MAX_ABOUT = 300
 
 
@@ -76,9 +64,9 @@ class Field(Struct, frozen=True):
         """
         if not self.name:
             return ""
-        parts = [" or ".join(KINDS[kind][1] for kind in KINDS if kind in _kinds(self.schema))]
+        parts = [name_of_kinds(kinds_of(self.schema))]
         parts += [f"{word} {self.schema[word]}" for word in LIMITS if word in self.schema]
-        if choices := _choices(self.schema):
+        if choices := choices_of(self.schema):
             parts.append(f"one of {', '.join(map(str, choices))}")
         parts.append("required" if self.is_required else "optional")
         about = self.schema.get("description")
@@ -106,7 +94,7 @@ class Field(Struct, frozen=True):
         return value
 
     def _parse(self, text: str) -> Json:
-        kinds = _kinds(self.schema)
+        kinds = kinds_of(self.schema)
         is_text = "string" in kinds if kinds else isinstance(self.value, str)
         is_shown_as_json = isinstance(self.value, str) and _is_hidden(self.value)
         if is_text and not is_shown_as_json and (isinstance(self.value, str) or kinds <= {"string", "null"}):
@@ -116,9 +104,8 @@ class Field(Struct, frozen=True):
         except ValueError as error:
             if is_text and not is_shown_as_json:
                 return text
-            wanted = " or ".join(KINDS[kind][1] for kind in KINDS if kind in kinds)
             quoted = ' in JSON: write "..."' if is_shown_as_json else ""
-            raise ValueError(f"is not {wanted or 'JSON'}{quoted}") from error
+            raise ValueError(f"is not {name_of_kinds(kinds) or 'JSON'}{quoted}") from error
         except RecursionError as error:
             raise ValueError("is nested too deeply") from error
 
@@ -145,87 +132,6 @@ def fields_of(content: JsonObject | str, schema: JsonObject, *, is_new: bool = F
         return content.get(name, parts.get(name, {}).get("default", UNSET) if is_new else UNSET)
 
     return tuple(Field(name, value_of(name), parts.get(name, {}), name in needed) for name in names)
-
-
-def problem_of(value: Json, schema: JsonObject) -> str:
-    """Why a value does not fit a JSON schema; empty if it does.
-
-    What is not understood of the schema is left to the tool.
-
-    >>> problem_of({"days": ["x"]}, {"properties": {"days": {"items": {"type": "integer"}}}})
-    '.days[0] is not a whole number'
-    """
-    return next(_problems(value, schema), "")
-
-
-def _problems(value: Json, schema: JsonObject) -> Iterator[str]:
-    kinds = _kinds(schema)
-    if kinds and not any(_is_kind(value, kind) for kind in kinds):
-        yield f"is not {' or '.join(KINDS[kind][1] for kind in KINDS if kind in kinds)}"
-    choices = _choices(schema)
-    if choices and value not in choices:
-        yield f"is not one of {', '.join(map(str, choices))}"
-    branches = [each for each in _branches(schema) if isinstance(each, dict)]
-    tried = [problem_of(value, each) for each in branches]
-    if tried and all(tried):
-        yield tried[0]
-    size = len(value) if isinstance(value, str | list) else value
-    for word, (text, is_least) in LIMITS.items():
-        limit = schema.get(word)
-        is_of_value = ("imum" in word) == isinstance(value, int | float)
-        if (
-            is_of_value
-            and isinstance(limit, int | float)
-            and isinstance(size, int | float)
-            and (size < limit if is_least else size > limit)
-        ):
-            yield text.format(limit)
-    items, parts, required = (schema.get(name) for name in ("items", "properties", "required"))
-    if isinstance(value, list) and isinstance(items, dict):
-        yield from (
-            _below(f"[{at}]", problem_of(each, items)) for at, each in enumerate(value) if problem_of(each, items)
-        )
-    if isinstance(value, dict):
-        yield from (
-            (f".{name} is missing" for name in required if name not in value) if isinstance(required, list) else ()
-        )
-        known = parts if isinstance(parts, dict) else {}
-        for name, each in value.items():
-            part = known.get(name)
-            if isinstance(part, dict) and (problem := problem_of(each, part)):
-                yield _below(f".{name}", problem)
-
-
-def _below(place: str, problem: str) -> str:
-    return f"{place}{problem}" if problem.startswith((".", "[")) else f"{place} {problem}"
-
-
-def _branches(schema: JsonObject) -> list[Json]:
-    found = schema.get("anyOf") or schema.get("oneOf")
-    return found if isinstance(found, list) else []
-
-
-def _kinds(schema: Mapping[str, Json]) -> set[str]:
-    """The types that a schema allows; empty for any."""
-    if isinstance(kind := schema.get("type"), str | list):
-        return {str(each) for each in ([kind] if isinstance(kind, str) else kind)} & KINDS.keys()
-    branches = [_kinds(each) if isinstance(each, dict) else set[str]() for each in _branches(dict(schema))]
-    return set[str]().union(*branches) if all(branches) else set()
-
-
-def _choices(schema: Mapping[str, Json]) -> list[Json]:
-    if "const" in schema:
-        return [schema["const"]]
-    found = schema.get("enum")
-    return found if isinstance(found, list) else []
-
-
-def _is_kind(value: Json, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if isinstance(value, float):
-        return math.isfinite(value) and (kind == "number" or (kind == "integer" and value.is_integer()))
-    return isinstance(value, KINDS[kind][0])
 
 
 def _is_hidden(text: str) -> bool:
@@ -292,7 +198,7 @@ class Form(VerticalScroll):
                 value = field.read(self._input(at).text)
             except ValueError as error:
                 wrong.append(at)
-                self._show(at, _below(field.name, str(error)).strip(), is_wrong=True)
+                self._show(at, below(field.name, str(error)).strip(), is_wrong=True)
                 continue
             self._show(at, field.about)
             if isinstance(value, str) and not field.name:
