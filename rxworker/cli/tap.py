@@ -10,7 +10,6 @@ import gc
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,8 @@ from rxworker.providers.base import hidden_url
 
 if TYPE_CHECKING:
     from rxworker.log import EventLog
-    from rxworker.run.run import Run
     from rxworker.tap import TapEach
+    from rxworker.tap.each import TapOptions
 
 
 class TapLine(Struct, frozen=True, kw_only=True):
@@ -119,7 +118,8 @@ async def begin(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
     Raises:
         ConfigurationError: An option is wrong, or an extra is not installed.
     """
-    return await SOURCES[line.source](line, log, opened)
+    options: TapOptions = {"name": line.name or line.source, "log": log, "labels": dict(line.labels)}
+    return await SOURCES[line.source](line, options, opened)
 
 
 def report(line: TapLine, begun: Begun) -> asyncio.Task[None]:
@@ -134,67 +134,58 @@ def report(line: TapLine, begun: Begun) -> asyncio.Task[None]:
     return asyncio.ensure_future(follow())
 
 
-async def _session_files(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
+async def _session_files(line: TapLine, options: TapOptions, opened: AsyncExitStack) -> Begun:
     from rxworker.tap import tap_each
     from rxworker.tap.sources import ClaudeCode, Codex, session_files
 
     mapper = ClaudeCode() if line.source == "claude-code" else Codex()
     folder = line.folder or mapper.FOLDER
     lines = session_files(folder, since=line.since)
-    name, prefix = line.name or line.source, f"{line.source}-"
-    each: TapEach[tuple[str, str]] = tap_each(lines, mapper, prefix=prefix, name=name, log=log, labels=_labels(line))
+    each: TapEach[tuple[str, str]] = tap_each(lines, mapper, prefix=f"{line.source}-", **options)
     await opened.enter_async_context(each)
     return Begun(f"records the sessions in {Path(folder)}", each.ended)
 
 
-async def _ag_ui(line: TapLine, log: EventLog, _: AsyncExitStack) -> Begun:
+async def _ag_ui(line: TapLine, options: TapOptions, _: AsyncExitStack) -> Begun:
     from rxworker.tap import tap
     from rxworker.tap.sources import AGUI, ag_ui_events
 
     events = ag_ui_events(line.url, line.given, headers=_headers(line))
-    run = tap(events, AGUI(), name=line.name or "ag-ui", log=log, labels=_labels(line))
-    return Begun(f"records the AG-UI events of {hidden_url(line.url)}", partial(_ended, run))
+    run = tap(events, AGUI(), **options)
+    return Begun(f"records the AG-UI events of {hidden_url(line.url)}", lambda: run)
 
 
-async def _rxworker(line: TapLine, log: EventLog, _: AsyncExitStack) -> Begun:
+async def _rxworker(line: TapLine, options: TapOptions, _: AsyncExitStack) -> Begun:
     from rxworker.tap import tap
     from rxworker.tap.sources import remote_records
 
-    name = line.name or "rxworker"
-    run_id = f"{name}-{line.url.rstrip('/').removesuffix('/events').rpartition('/')[2]}"
-    records = remote_records(line.url, headers=_headers(line))
-    run = tap(records, name=name, run_id=run_id, log=log, labels=_labels(line))
-    return Begun(f"records the run at {hidden_url(line.url)} as {run_id}", partial(_ended, run))
+    run_id = f"{line.name or line.source}-{line.url.rstrip('/').removesuffix('/events').rpartition('/')[2]}"
+    run = tap(remote_records(line.url, headers=_headers(line)), run_id=run_id, **options)
+    return Begun(f"records the run at {hidden_url(line.url)} as {run_id}", lambda: run)
 
 
-async def _otlp(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
+async def _otlp(line: TapLine, options: TapOptions, opened: AsyncExitStack) -> Begun:
     from rxworker.tap import tap_each
     from rxworker.tap.sources import OTLP, OTLPReceiver
 
     host, port = line.listen or (None, 4318)
     receiver = OTLPReceiver(host or "127.0.0.1", port, token=_token(line))
-    each = tap_each(receiver, OTLP(), prefix="otlp-", name=line.name or "otlp", log=log, labels=_labels(line))
+    each = tap_each(receiver, OTLP(), prefix="otlp-", **options)
     await opened.enter_async_context(each)
     opened.push_async_callback(each.ended)  # when the receiver is closed, which gives the traces that it holds
     await opened.enter_async_context(receiver)
     return Begun(f"records traces: set OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url.rstrip('/')}", each.ended)
 
 
-async def _proxy(line: TapLine, log: EventLog, opened: AsyncExitStack) -> Begun:
-    from rxworker.tap.each import TapOptions
+async def _proxy(line: TapLine, options: TapOptions, opened: AsyncExitStack) -> Begun:
     from rxworker.tap.proxy import TapProxy
 
     host, port = line.listen or (None, 8484)
-    given = TapOptions(name=line.name or "proxy", log=log, labels=_labels(line))
-    proxy = TapProxy(line.to, host=host or "127.0.0.1", port=port, token=_token(line), **given)
+    proxy = TapProxy(line.to, host=host or "127.0.0.1", port=port, token=_token(line), **options)
     await opened.enter_async_context(proxy)
     gc.freeze()  # what was imported is not looked through again, for which all that passes would wait
     text = f"passes requests on to {hidden_url(line.to)}: set {proxy.url.rstrip('/')} as the base URL"
     return Begun(text, asyncio.Event().wait)
-
-
-async def _ended(run: Run[None]) -> None:
-    await run
 
 
 def _headers(line: TapLine) -> dict[str, str]:
@@ -206,11 +197,7 @@ def _token(line: TapLine) -> str | None:
     return read_variable("--token-env", line.token_env)
 
 
-def _labels(line: TapLine) -> dict[str, str]:
-    return dict(line.labels)
-
-
-Beginning = Callable[[TapLine, "EventLog", AsyncExitStack], Awaitable[Begun]]
+Beginning = Callable[[TapLine, "TapOptions", AsyncExitStack], Awaitable[Begun]]
 SOURCES: Mapping[str, Beginning] = {
     "claude-code": _session_files,
     "codex": _session_files,

@@ -12,58 +12,23 @@ import json
 import time as clock
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker import events
 from rxworker.errors import RunCancelledError, describe, message_of
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockAbort,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    CommandTaken,
-    Custom,
-    Error,
-    Event,
-    HandOver,
-    InputJsonDelta,
-    LoopHold,
-    MessageAdd,
-    PausedCall,
-    PauseState,
-    ResponseEvent,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunStart,
-    RunStop,
-    SignatureDelta,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    ToolUseMetadata,
-    TurnStart,
-    TurnStop,
-    Usage,
-    WatcherDetach,
-)
+from rxworker.events import BlockStart, BlockType, Event, ResponseEvent, ResponseStatus, Status, ToolUseMetadata, Usage
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
 from rxworker.state.run import Cause
 
-OF_A_PROCESS = (HandOver, CommandTaken, LoopHold, WatcherDetach)
+OF_A_PROCESS = (events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
 """The events of the process that has a run, which no source reports."""
-OWN = (RunRecover, *OF_A_PROCESS)
+OWN = (events.RunRecover, *OF_A_PROCESS)
 """What a tap records besides what its source reports."""
 SOURCE = "tap"
 """The source of the messages that were added while a run of another program went on."""
@@ -72,6 +37,10 @@ UNKNOWN = "unknown"
 CANCELLED = ("CancelledError", "RunCancelled", "RunTimedOut")
 """The names of the errors with which other libraries report that a run was cancelled."""
 CUT = "The run ended while this tool ran. Whether it had an effect is not known."
+
+
+Arguments: TypeAlias = JsonObject | str | None
+"""The arguments of a call, as a value or as JSON."""
 
 
 class Tapped(Struct, frozen=True, omit_defaults=True):
@@ -119,7 +88,8 @@ class RunBuilder:
         late_calls: See above.
         time: When what follows has happened, in seconds since the epoch; ``None``: now.
         last: The time of the last event; ``None``: then.
-        is_over: Whether the run has ended.
+        status: Whether the run has not begun, goes on, or has ended.
+        is_responding: Whether a response is open.
 
     Example:
         >>> run = RunBuilder("my-agent")
@@ -142,8 +112,8 @@ class RunBuilder:
         self._reset()
 
     def _reset(self) -> None:
-        self._status: Literal["new", "running", "over"] = "new"
-        self._in_turn = self._in_response = False
+        self.status: Literal["new", "running", "over"] = "new"
+        self.is_responding = self._in_turn = False
         self._failure = self._retracted = ""  # why the last response has failed, or was retracted
         self._model = self._provider = ""
         self._open: dict[Hashable, _Block] = {}
@@ -154,29 +124,9 @@ class RunBuilder:
         self._inner: dict[str, RunBuilder] = {}
 
     @property
-    def is_over(self) -> bool:
-        """Whether the run has ended."""
-        return self._status == "over"
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing of the run is built yet."""
-        return self._status == "new"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the run has begun and has not ended."""
-        return self._status == "running"
-
-    @property
     def has_blocks(self) -> bool:
         """Whether a response is open and has a block."""
-        return self._in_response and self._index > 0
-
-    @property
-    def is_responding(self) -> bool:
-        """Whether a response is open."""
-        return self._in_response
+        return self.is_responding and self._index > 0
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -213,21 +163,21 @@ class RunBuilder:
             labels: Its labels.
         """
         messages = () if given is None else read_input(given)
-        if self._status == "running":
+        if self.status == "running":
             self.add(*messages)
             return
-        if self._status == "over":
+        if self.status == "over":
             self._reset()
-        self._status = "running"
+        self.status = "running"
         before = Conversation(system=system) if before is None else before
-        self._emit(RunStart(before.add(*messages), len(messages), labels=dict(labels or {}), worker=self.name))
+        self._emit(events.RunStart(before.add(*messages), len(messages), labels=dict(labels or {}), worker=self.name))
 
     def add(self, *messages: Message) -> None:
         """Messages were added to the conversation while the run went on."""
         if messages:
             self.start()
             self.respond()
-            self._emit(MessageAdd(messages, SOURCE))
+            self._emit(events.MessageAdd(messages, SOURCE))
 
     def request(
         self,
@@ -262,10 +212,10 @@ class RunBuilder:
             self.end_turn()
         if not self._in_turn:
             self._in_turn = True
-            self._emit(TurnStart())
+            self._emit(events.TurnStart())
         self._model, self._provider = model or self._model, provider or self._provider
-        self._emit(AttemptStart(self._provider, self._model, service=service))
-        self._in_response, self._retracted, self._index, self._place = True, "", 0, 0
+        self._emit(events.AttemptStart(self._provider, self._model, service=service))
+        self.is_responding, self._retracted, self._index, self._place = True, "", 0, 0
         self._ids = {}
 
     def text(self, text: str, key: Hashable = None) -> None:
@@ -275,31 +225,25 @@ class RunBuilder:
             text: What was added.
             key: Which block it is of; by default the current one, or another one after one of another kind.
         """
-        self._delta(BlockType.TEXT, key, TextDelta, text)
+        self._delta(BlockType.TEXT, key, events.TextDelta, text)
 
     def thinking(self, text: str, key: Hashable = None) -> None:
         """The model has written some of its thinking; the arguments are those of `text`."""
-        self._delta(BlockType.THINKING, key, ThinkingDelta, text)
+        self._delta(BlockType.THINKING, key, events.ThinkingDelta, text)
 
     def signature(self, signature: str, key: Hashable = None) -> None:
         """The provider has signed a block that is open; by default the current one."""
         block = self._open.get(self._current if key is None else key)
         if signature and block is not None:
-            self._emit(SignatureDelta(block.start.index, signature))
+            self._emit(events.SignatureDelta(block.start.index, signature))
 
     def call(
-        self,
-        id: str,  # noqa: A002 - what it is
-        name: str,
-        arguments: JsonObject | str | None = None,
-        *,
-        key: Hashable = None,
-        is_provided: bool = False,
+        self, call_id: str, name: str, arguments: Arguments = None, *, key: Hashable = None, is_provided: bool = False
     ) -> None:
         """The model calls a tool.
 
         Args:
-            id: The id of the call.
+            call_id: The id of the call.
             name: The name of the tool.
             arguments: All of its arguments, as a value or as JSON; ``None`` if they follow with `arguments`.
             key: What else its block is known by in this response, such as its place.
@@ -308,25 +252,25 @@ class RunBuilder:
         A call that is reported a second time, before its result, is no other call: its arguments count if none have
         come in pieces.
         """
-        known = self._calls.get(id)
+        known = self._calls.get(call_id)
         if known is not None and known.result is None:
             return
-        if id not in self._open:
+        if call_id not in self._open:
             kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-            self._begin(kind, id, ToolUseMetadata(id, name or UNKNOWN))
+            self._begin(kind, call_id, ToolUseMetadata(call_id, name or UNKNOWN))
         if key is not None:
-            self._ids[key] = id
+            self._ids[key] = call_id
         if arguments is not None:
             whole = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            self.arguments("" if self._open[id].texts else whole, id)
-            self.stop_block(id)
+            self.arguments("" if self._open[call_id].texts else whole, call_id)
+            self.stop_block(call_id)
 
-    def arguments(self, text: str, id: Hashable = None) -> None:  # noqa: A002 - what it is
+    def arguments(self, text: str, key: Hashable = None) -> None:
         """The model has written some of the arguments of a call, by its id or its key; by default the current one."""
-        block = self._open.get(self._ids.get(id, id) or self._current)
+        block = self._open.get(self._ids.get(key, key) or self._current)
         if text and block is not None and isinstance(block.start.metadata, ToolUseMetadata):
             block.texts.append(text)
-            self._emit(InputJsonDelta(block.start.index, text))
+            self._emit(events.InputJsonDelta(block.start.index, text))
 
     def stop_block(self, key: Hashable = None) -> None:
         """A block is whole; by default the current one."""
@@ -341,15 +285,17 @@ class RunBuilder:
         if isinstance(known, ToolUseMetadata) and start.block_type is BlockType.TOOL_USE:
             arguments = parse_arguments("".join(block.texts) or "{}")
             self._calls[known.id] = _Call(block.place, ToolCall(known.id, known.name, arguments), self.time)
-        self._emit(BlockStop(start.index, start.block_type, metadata=known))
+        self._emit(events.BlockStop(start.index, start.block_type, metadata=known))
 
     def abort_block(self, reason: str, key: Hashable = None) -> None:
         """A block is not whole, and does not count; by default the current one."""
         key = self._current if key is None else key
         if (block := self._open.pop(key, None)) is not None:
-            self._emit(BlockAbort(block.start.index, block.start.block_type, reason))
+            self._emit(events.BlockAbort(block.start.index, block.start.block_type, reason))
 
-    def _delta(self, kind: BlockType, key: Hashable, make: type[TextDelta | ThinkingDelta], text: str) -> None:
+    def _delta(
+        self, kind: BlockType, key: Hashable, make: type[events.TextDelta | events.ThinkingDelta], text: str
+    ) -> None:
         if not text:
             return
         block = self._open.get(self._current if key is None else key)
@@ -360,7 +306,7 @@ class RunBuilder:
 
     def _begin(self, kind: BlockType, key: Hashable, metadata: ToolUseMetadata | None = None) -> BlockStart:
         began = not self.late_calls and any(each.began for each in self._calls.values())
-        if not self._in_response or began:
+        if not self.is_responding or began:
             self.request()
         self.stop_block(key)
         known = self._open.get(self._current)
@@ -380,7 +326,7 @@ class RunBuilder:
         """What the response took so far, as the source reports it: a snapshot; ``None`` if that is not known."""
         if usage is None:
             return
-        if not self._in_response:
+        if not self.is_responding:
             self.request()
         self._emit(usage)
 
@@ -390,7 +336,7 @@ class RunBuilder:
         Args:
             reason: Why it ended; ``None`` if that is not known.
         """
-        if not self._in_response:
+        if not self.is_responding:
             return
         self._stop_blocks()
         if reason is None and self._calls:
@@ -399,20 +345,20 @@ class RunBuilder:
 
     def fail(self, message: str, code: str | None = None, *, retryable: bool = False) -> None:
         """The response has failed."""
-        if not self._in_response:
+        if not self.is_responding:
             self.request()
-        self.decoded((Error(code, message, retryable), Status(ResponseStatus.FAILED)))
+        self.decoded((events.Error(code, message, retryable), Status(ResponseStatus.FAILED)))
 
     def retract(self, reason: str) -> None:
         """What the response has brought does not count: another attempt follows."""
         is_next = not self._in_turn or (not self.late_calls and any(each.began for each in self._calls.values()))
-        if is_next and not (self._in_response or self._failure):
+        if is_next and not (self.is_responding or self._failure):
             self.attempt()  # it is the next one that has failed
         if self._in_turn:
             self._cut(reason)
             self._end_calls(reason)
-            self._emit(AttemptRetract(reason))
-            self._in_response, self._retracted, self._failure = False, reason or "retracted", ""
+            self._emit(events.AttemptRetract(reason))
+            self.is_responding, self._retracted, self._failure = False, reason or "retracted", ""
             self._calls, self._inner = {}, {}
 
     def _stop_blocks(self) -> None:
@@ -423,22 +369,22 @@ class RunBuilder:
         for key in [*self._open]:
             self.abort_block(reason, key)
 
-    def decoded(self, events: Iterable[ResponseEvent]) -> None:
+    def decoded(self, given: Iterable[ResponseEvent]) -> None:
         """Events of a response, as a decoder of a provider makes them."""
-        for event in events:
-            if not self._in_response:
+        for event in given:
+            if not self.is_responding:
                 self.attempt()
             if isinstance(event, BlockStart):
                 self._put(event.index, event)
                 continue
-            if isinstance(event, BlockStop) and event.index in self._open:
+            if isinstance(event, events.BlockStop) and event.index in self._open:
                 self.stop_block(event.index)
                 continue
-            if isinstance(event, InputJsonDelta):
+            if isinstance(event, events.InputJsonDelta):
                 self._open[event.index].texts.append(event.text)
-            elif isinstance(event, BlockAbort):
+            elif isinstance(event, events.BlockAbort):
                 self._open.pop(event.index, None)
-            elif isinstance(event, Error):
+            elif isinstance(event, events.Error):
                 self._cut(event.message)
                 self._failure = event.message or "the response has failed"
             elif isinstance(event, Status):
@@ -454,39 +400,39 @@ class RunBuilder:
         if status is ResponseStatus.STARTED:
             self._calls, self._place, self._index = {}, 0, 0
         else:
-            self._in_response = False
+            self.is_responding = False
         if status is ResponseStatus.FAILED:
             self._failure = self._failure or "the response has failed"
 
-    def tool_start(self, id: str, name: str = "", arguments: JsonObject | str | None = None) -> None:  # noqa: A002 - what it is
+    def tool_start(self, call_id: str, name: str = "", arguments: Arguments = None) -> None:
         """A tool runs. A call that no response has made is put into one.
 
         Args:
-            id: The id of the call.
+            call_id: The id of the call.
             name: The name of the tool, if no response has made the call.
             arguments: Its arguments then, or those with which it runs, where they are others than those of the call.
         """
-        self.stop_block(id)
-        if id not in self._calls:
-            self.call(id, name, {} if arguments is None else arguments)
+        self.stop_block(call_id)
+        if call_id not in self._calls:
+            self.call(call_id, name, {} if arguments is None else arguments)
         if not self.late_calls:
             self.respond()
-        each = self._calls[id]
+        each = self._calls[call_id]
         if each.began is None:
             if isinstance(arguments, dict):
                 each.call = replace(each.call, input=arguments)
             each.began = self._now()
-            self._emit(ToolStart(each.call, each.place))
+            self._emit(events.ToolStart(each.call, each.place))
 
-    def tool_progress(self, id: str, progress: Json) -> None:  # noqa: A002 - what it is
+    def tool_progress(self, call_id: str, progress: Json) -> None:
         """A tool reports its progress."""
-        self.tool_start(id)
-        if self._calls[id].result is None:
-            self._emit(ToolProgress(id, progress, self._calls[id].place))
+        self.tool_start(call_id)
+        if self._calls[call_id].result is None:
+            self._emit(events.ToolProgress(call_id, progress, self._calls[call_id].place))
 
     def tool_stop(
         self,
-        id: str,  # noqa: A002 - what it is
+        call_id: str,
         content: ResultContent = "",
         *,
         is_error: bool = False,
@@ -496,53 +442,53 @@ class RunBuilder:
         """A tool has ended.
 
         Args:
-            id: The id of the call.
+            call_id: The id of the call.
             content: Its result for the model.
             is_error: Whether it has failed.
             name: The name of the tool, if no response has made the call.
             seconds: How long it took; by default since `tool_start`, or else since its call, where the source has the
                 times of both.
         """
-        known = self._calls.get(id)
+        known = self._calls.get(call_id)
         if known is not None and known.result is not None:
             return
-        took = self._took(known) if seconds is None else seconds
-        self.tool_start(id, name)
-        if id in self._inner:
-            self._inner[id].end()
-        each = self._calls[id]
-        each.result = ToolResult(id, content, is_error, each.call.name)
-        self._emit(ToolStop(each.result, max(took, 0.0), id, each.place, is_error, each.call.name))
-
-    def _took(self, known: _Call | None) -> float:
-        if known is not None and known.began is not None:
-            return self._now() - known.began
-        return self.time - known.made if known and known.made is not None and self.time is not None else 0.0
+        took = seconds or 0.0
+        if seconds is None and known is not None:
+            if known.began is not None:
+                took = self._now() - known.began
+            elif known.made is not None and self.time is not None:
+                took = self.time - known.made
+        self.tool_start(call_id, name)
+        if call_id in self._inner:
+            self._inner[call_id].end()
+        each = self._calls[call_id]
+        each.result = ToolResult(call_id, content, is_error, each.call.name)
+        self._emit(events.ToolStop(each.result, max(took, 0.0), call_id, each.place, is_error, each.call.name))
 
     def _now(self) -> float:
         return clock.time() if self.time is None else self.time
 
-    def inside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
+    def inside(self, call_id: str, name: str = "") -> RunBuilder:
         """The builder of the run that a call has begun: its events have the id of the call in their path."""
-        is_reported = id in self._calls and self._calls[id].began is not None
-        self.tool_start(id)
-        call = self._calls[id]
+        is_reported = call_id in self._calls and self._calls[call_id].began is not None
+        self.tool_start(call_id)
+        call = self._calls[call_id]
         if not is_reported and call.made is not None:  # the source reports the call, and not when its tool has begun
             call.began = call.made
-        if id not in self._inner:
-            self._inner[id] = self.beside(id, name)
-        self._inner[id].time = self.time
-        return self._inner[id]
+        if call_id not in self._inner:
+            self._inner[call_id] = self.beside(call_id, name)
+        self._inner[call_id].time = self.time
+        return self._inner[call_id]
 
-    def beside(self, id: str, name: str = "") -> RunBuilder:  # noqa: A002 - what it is
+    def beside(self, call_id: str, name: str = "") -> RunBuilder:
         """The builder of a run that a call has begun, and that may go on after it: its end is not that of the call."""
         builder = RunBuilder(name, self.run, late_calls=self.late_calls)
-        builder._path, builder._out, builder.time = (*self._path, id), self._out, self.time
+        builder._path, builder._out, builder.time = (*self._path, call_id), self._out, self.time
         return builder
 
     def custom(self, name: str, data: JsonObject) -> None:
         """Something that has no event of its own."""
-        self.note(Custom(name, data))
+        self.note(events.Custom(name, data))
 
     def note(self, event: Event) -> None:
         """An event that may come at any time, such as a `rxworker.events.SharedStateChange`."""
@@ -558,32 +504,32 @@ class RunBuilder:
         if self._calls:
             self._end_calls()
             results = tuple([each.result for each in self._placed() if each.result is not None])
-            self._emit(MessageAdd((Message("user", results),), "tools")) if results else None
+            self._emit(events.MessageAdd((Message("user", results),), "tools")) if results else None
             self._calls, self._inner = {}, {}
-        self._emit(TurnStop())
+        self._emit(events.TurnStop())
 
     def _end_calls(self, reason: str = "") -> None:
         """End the tools that run; with a reason, they and the runs inside were cut off."""
         for inner in self._inner.values():
-            if reason and inner._status == "running":
+            if reason and inner.status == "running":
                 inner.abort(reason)
-        for id, each in self._calls.items():  # noqa: A001 - what it is
+        for call_id, each in self._calls.items():
             if each.began is not None and each.result is None:
-                self.tool_stop(id, CUT, is_error=True, seconds=0.0)
+                self.tool_stop(call_id, CUT, is_error=True, seconds=0.0)
 
     def end(self) -> None:
         """The run has ended well, unless its last response has failed or was retracted.
 
         One that has not begun, or has ended, stays as it is.
         """
-        if self._status != "running":
+        if self.status != "running":
             return
         if self._failure or self._retracted:
             self.abort(self._failure or self._retracted)
             return
         self.end_turn()
-        self._status = "over"
-        self._emit(RunStop())
+        self.status = "over"
+        self._emit(events.RunStop())
 
     def pause(self, reason: str = "", ids: Collection[str] = (), *, hook: str = "requires_approval") -> None:
         """The run has paused. One that has not begun, or has ended, stays as it is.
@@ -593,24 +539,24 @@ class RunBuilder:
             ids: The calls that need a decision.
             hook: What has requested it, as `rxworker.events.PauseState` has it.
         """
-        if self._status != "running":
+        if self.status != "running":
             return
         self.respond()
         for inner in self._inner.values():
             inner.pause(reason)
         calls = self._placed()
-        waiting = tuple([PausedCall(each.place, each.call) for each in calls if each.result is None])
+        waiting = tuple([events.PausedCall(each.place, each.call) for each in calls if each.result is None])
         required = tuple([at for at, each in enumerate(waiting) if each.call.id in ids])
         results = {each.place: each.result for each in calls if each.result is not None}
-        self._status = "over"
-        self._emit(RunPause(PauseState(hook, waiting, required, reason, results)))
+        self.status = "over"
+        self._emit(events.RunPause(events.PauseState(hook, waiting, required, reason, results)))
 
     def abort_with(self, error: Exception) -> None:
         """The source has failed: with the response, if one is open, or since its program was cancelled."""
-        if self._status == "over":
+        if self.status == "over":
             return
         is_cancel = isinstance(error, RunCancelledError) or type(error).__name__ in CANCELLED
-        if self._in_response and not is_cancel:
+        if self.is_responding and not is_cancel:
             self.fail(describe(error))
         self.abort(message_of(error) if is_cancel else describe(error), "cancel" if is_cancel else "error")
 
@@ -621,12 +567,12 @@ class RunBuilder:
             reason: Why; shown to users, not interpreted.
             cause: The kind of the end.
         """
-        if self._status == "over":
+        if self.status == "over":
             return
         self.start()
         self._cut(reason)
-        if self._in_response:
+        if self.is_responding:
             self.decoded((Status(ResponseStatus.CANCELLED),))
         self._end_calls(reason or cause)
-        self._status = "over"
-        self._emit(RunAbort(cause, reason))
+        self.status = "over"
+        self._emit(events.RunAbort(cause, reason))

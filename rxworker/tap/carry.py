@@ -72,8 +72,10 @@ class Pipe:
                 self._source.resume_reading()
 
 
-class Body(Pipe, asyncio.Protocol):
+class Body(Pipe):
     """Carries the body of a response; wraps the protocol of its connection until it is whole, or was cut.
+
+    What it does not do itself, that protocol does.
 
     Args:
         response: The response.
@@ -94,8 +96,11 @@ class Body(Pipe, asyncio.Protocol):
         self._content, self._is_chunked = response.content, is_chunked
         self.error: BaseException | None = None
         if self._source is not None:
-            self._source.set_protocol(self)
+            self._source.set_protocol(self)  # pyright: ignore[reportArgumentType] - it has the methods of one
         self._carry()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._protocol, name)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come: they are parsed, and what they bring of the body is carried."""
@@ -108,16 +113,6 @@ class Body(Pipe, asyncio.Protocol):
         assert self._protocol is not None
         self._protocol.connection_lost(exc)
         self._carry()
-
-    def pause_writing(self) -> None:
-        """As the protocol does."""
-        assert self._protocol is not None
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        """As the protocol does."""
-        assert self._protocol is not None
-        self._protocol.resume_writing()
 
     def stop(self) -> None:
         """Give the connection its protocol back."""

@@ -18,6 +18,7 @@ import reactivex
 from msgspec.structs import replace
 from reactivex import Observable
 
+from rxworker import events
 from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
@@ -29,19 +30,7 @@ from rxworker.errors import (
     WorkerError,
     describe,
 )
-from rxworker.events import (
-    AttemptStart,
-    Event,
-    Record,
-    ResponseEvent,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunResume,
-    RunStart,
-    RunStop,
-    TurnStart,
-)
+from rxworker.events import Event, Record, RunAbort, RunStart, RunStop
 from rxworker.events.deltas import MERGEABLE, gather
 from rxworker.events.kinds import EVENTS
 from rxworker.hooks import AbortContext, Hook, HookPoint
@@ -181,7 +170,7 @@ class Elsewhere:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def stream(self, request: Request) -> Observable[ResponseEvent]:  # noqa: ARG002 - as a model has it
+    def stream(self, request: Request) -> Observable[events.ResponseEvent]:  # noqa: ARG002 - as a model has it
         """Nothing but an error."""
         return reactivex.throw(LocalProtocolError(NO_INPUT))
 
@@ -234,7 +223,7 @@ class _TapSession(Session):
         if self.log is not None and run_id and (again := await _again(feed, self.log, run_id)) is not None:
             return again
         start, began = first[0].event, first[0].time or 0.0
-        if not isinstance(start, RunStart | RunResume) or first[0].path:
+        if not isinstance(start, RunStart | events.RunResume) or first[0].path:
             start = RunStart(Conversation())
         else:
             del first[0]
@@ -261,7 +250,7 @@ async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
     feed.go_on_at(loaded.records[-1].time)
     feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, OWN))
     row = replace(info.row, recoveries=info.row.recoveries + 1)
-    recover = RunRecover(claim.epoch, claim.owner, "its tap was started again")
+    recover = events.RunRecover(claim.epoch, claim.owner, "its tap was started again")
     return Beginning((recover,), TurnScope(), stored=LoggedRun(log, row, claim, loaded))
 
 
@@ -423,7 +412,7 @@ class _Feed:
                 raise _error_of(event)
             else:
                 emitter.emit(event)
-                if isinstance(event, RunStop | RunPause):
+                if isinstance(event, RunStop | events.RunPause):
                     return True
         self._emit_deltas(deltas, emitter)
         return False
@@ -442,9 +431,9 @@ class _Feed:
 
     def _counted(self, each: Tapped) -> tuple[int, int]:
         turn, attempt = self._inner.get(each.path, (0, 0))
-        if isinstance(each.event, TurnStart):
+        if isinstance(each.event, events.TurnStart):
             turn, attempt = turn + 1, 0
-        elif isinstance(each.event, AttemptStart):
+        elif isinstance(each.event, events.AttemptStart):
             attempt += 1
         self._inner[each.path] = turn, attempt
         return turn, attempt

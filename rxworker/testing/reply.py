@@ -17,22 +17,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct, field
 
+from rxworker import events
 from rxworker.errors import ConfigurationError
-from rxworker.events import (
-    BlockAbort,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    Error,
-    InputJsonDelta,
-    ResponseEvent,
-    ResponseStatus,
-    SignatureDelta,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker.events import BlockType, Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind, StopReason, Text, Thinking, ToolCall
 from rxworker.messages.usage import Usage
@@ -226,42 +213,42 @@ def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list
     ['Status', 'BlockStart', 'TextDelta', 'TextDelta', 'BlockStop', 'Usage', 'Status']
     """
     blocks = reply.blocks(f"call_{number}")
-    events: list[ResponseEvent] = []
+    made: list[ResponseEvent] = []
     if blocks or reply.error is None:
-        events.append(Status(ResponseStatus.STARTED, f"response_{number}", model))
+        made.append(Status(ResponseStatus.STARTED, f"response_{number}", model))
     for index, block in enumerate(blocks):
-        events += _block_events(reply, index, block)
+        made += _block_events(reply, index, block)
     if reply.breaks and blocks:
-        events.pop()  # the last block stays open
-    if events and reply.usage is not None:
-        events.append(reply.usage)
-    return events + _end(reply, blocks)
+        made.pop()  # the last block stays open
+    if made and reply.usage is not None:
+        made.append(reply.usage)
+    return made + _end(reply, blocks)
 
 
 def _block_events(reply: Reply, index: int, block: ReplyBlock) -> list[ResponseEvent]:
     """The life of one block."""
     kind = BLOCK_TYPES.get(type(block), BlockType.TOOL_USE)
-    events: list[ResponseEvent] = []
+    made: list[ResponseEvent] = []
     if isinstance(block, Thinking):
-        events += [ThinkingDelta(index, piece) for piece in reply.pieces(block.text)]
-        events += [SignatureDelta(index, block.signature)] if block.signature else []
+        made += [events.ThinkingDelta(index, piece) for piece in reply.pieces(block.text)]
+        made += [events.SignatureDelta(index, block.signature)] if block.signature else []
     elif isinstance(block, Text):
-        events += [TextDelta(index, piece) for piece in reply.pieces(block.text)]
+        made += [events.TextDelta(index, piece) for piece in reply.pieces(block.text)]
     else:
-        events += [InputJsonDelta(index, piece) for piece in reply.pieces(input_text(block))]
-        which = ToolUseMetadata(block.id, block.name)
-        return [BlockStart(index, kind, which), *events, BlockStop(index, kind, metadata=which)]
-    return [BlockStart(index, kind), *events, BlockStop(index, kind)]
+        made += [events.InputJsonDelta(index, piece) for piece in reply.pieces(input_text(block))]
+        which = events.ToolUseMetadata(block.id, block.name)
+        return [events.BlockStart(index, kind, which), *made, events.BlockStop(index, kind, metadata=which)]
+    return [events.BlockStart(index, kind), *made, events.BlockStop(index, kind)]
 
 
 def _end(reply: Reply, blocks: tuple[ReplyBlock, ...]) -> list[ResponseEvent]:
     """How the response ends, when it does."""
     if reply.error is not None:
-        events: list[ResponseEvent] = [reply.error, Status(ResponseStatus.FAILED)]
+        made: list[ResponseEvent] = [reply.error, Status(ResponseStatus.FAILED)]
         if blocks:
             kind = BLOCK_TYPES.get(type(blocks[-1]), BlockType.TOOL_USE)
-            events.insert(0, BlockAbort(len(blocks) - 1, kind, reply.error.message))
-        return events
+            made.insert(0, events.BlockAbort(len(blocks) - 1, kind, reply.error.message))
+        return made
     if reply.stalls:
         return []
     return [Status(ResponseStatus.COMPLETED, stop_reason=reply.stop_reason)]

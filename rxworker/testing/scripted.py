@@ -17,21 +17,9 @@ from reactivex.disposable import Disposable, MultipleAssignmentDisposable
 from reactivex.scheduler import CurrentThreadScheduler, ImmediateScheduler, TimeoutScheduler, TrampolineScheduler
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
+from rxworker import events
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, ProviderError
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockAbort,
-    ConversationCompact,
-    Error,
-    Record,
-    ResponseEvent,
-    ResponseStatus,
-    RunAbort,
-    RunRequeue,
-    RunStart,
-    Status,
-)
+from rxworker.events import AttemptStart, Record, ResponseEvent, ResponseStatus, Status
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.log.diff import message_keys
@@ -105,16 +93,16 @@ def responses_of(records: Iterable[Record]) -> list[StoredResponse]:
     tools: frozenset[str] | None = None
     kept: list[StoredResponse] = []
     start: AttemptStart | None = None
-    seq, conversation, events = 0, state.conversation, list[ResponseEvent]()
+    seq, conversation, received = 0, state.conversation, list[ResponseEvent]()
     error: Exception | None = None
 
     def keep() -> None:
         if start is not None:
-            ending = _error_of(events, error)
-            if ending is None and events and events[-1] == Status(ResponseStatus.CANCELLED):
+            ending = _error_of(received, error)
+            if ending is None and received and received[-1] == Status(ResponseStatus.CANCELLED):
                 ending = LocalProtocolError(_CUT_OFF)
-                events[:] = [event for event in events[:-1] if not isinstance(event, BlockAbort)]
-            kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(events), ending, seq))
+                received[:] = [event for event in received[:-1] if not isinstance(event, events.BlockAbort)]
+            kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(received), ending, seq))
 
     for record in records:
         state = step_run(state, record)
@@ -122,27 +110,27 @@ def responses_of(records: Iterable[Record]) -> list[StoredResponse]:
         if record.path:
             continue
         match event:
-            case RunStart(tools=digests):
+            case events.RunStart(tools=digests):
                 tools = frozenset(digests)
             case AttemptStart():
                 keep()
                 start, seq, conversation = event, record.seq, state.conversation.sent
-                events, error = [], None
-            case ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if replaced:
+                received, error = [], None
+            case events.ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if replaced:
                 keep()
                 start = None
                 text = summary.text.removeprefix(HEADING).strip()
                 written = reply_events(Reply(text, usage=event.usage), len(kept) + 1, event.model)
                 kept.append(StoredResponse("", event.model, None, None, tuple(written), seq=record.seq))
-            case AttemptRetract():
+            case events.AttemptRetract():
                 start = None
-            case RunAbort(cause="error", reason=reason):
+            case events.RunAbort(cause="error", reason=reason):
                 error = ProviderError(reason)
-            case RunRequeue():
-                if _error_of(events, error) is not None:
+            case events.RunRequeue():
+                if _error_of(received, error) is not None:
                     start = None  # another one follows
             case _:
-                events += [one.event for one in expand(record) if isinstance(one.event, ResponseEvent)]
+                received += [one.event for one in expand(record) if isinstance(one.event, ResponseEvent)]
     keep()
     return kept
 
@@ -152,12 +140,12 @@ _CUT_OFF = (
 )
 
 
-def _error_of(events: list[ResponseEvent], aborted: Exception | None) -> Exception | None:
+def _error_of(received: list[ResponseEvent], aborted: Exception | None) -> Exception | None:
     """The error that ended the response, if it did not complete; ``aborted`` if its events do not contain it."""
-    last = next((event for event in reversed(events) if isinstance(event, Status)), None)
+    last = next((event for event in reversed(received) if isinstance(event, Status)), None)
     if last is not None and last.status is ResponseStatus.COMPLETED:
         return None
-    error = next((event for event in reversed(events) if isinstance(event, Error)), None)
+    error = next((event for event in reversed(received) if isinstance(event, events.Error)), None)
     return aborted if error is None else error_to_exception(error)
 
 

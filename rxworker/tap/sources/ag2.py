@@ -128,7 +128,7 @@ class AG2(RunMapper):
 
     def _request(self, item: object) -> None:
         given = "\n".join([part for each in members(item, "parts") if (part := text(each, "content"))])
-        if self._run.is_new:
+        if self._run.status == "new":
             self._run.start(given or None)
         elif given:
             self._run.add(Message.user(given))

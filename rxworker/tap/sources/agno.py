@@ -39,7 +39,7 @@ class Agno(RunMapper):
         if id not in self._levels:
             outer = self._levels.get(text(item, "parent_run_id"))
             name = text(item, "agent_name") or text(item, "team_name")
-            if outer is None and self._run.is_new:
+            if outer is None and self._run.status == "new":
                 self._run.name = name or self._run.name
                 self._run.start(self._given)
             self._levels[id] = _Level(self._run if outer is None else outer.inside(id, name))

@@ -16,9 +16,9 @@ from rxworker.messages.message import Input
 from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.claude_code import Thread, kind_of
+from rxworker.tap.sources.claude_code import Thread
 from rxworker.tap.sources.mapper import RunMapper
-from rxworker.tap.sources.values import member, members, object_of, stop_of, text, text_of
+from rxworker.tap.sources.values import kind_of, member, members, object_of, stop_of, text, text_of
 
 LIMITS = ("error_max_turns", "error_max_budget_usd", "error_max_structured_output_retries")
 
@@ -83,14 +83,14 @@ class ClaudeAgent(RunMapper):
 
     def _take(self, item: object) -> None:
         kind = type(item).__name__
-        if self._run.is_over:
+        if self._run.status == "over":
             self._number += 1
             self._run, self._prompt = RunBuilder(self._run.name, str(self._number)), None
             self._begin()
         run = self._run
-        if run.is_new and self._number and kind == "ResultMessage":
+        if run.status == "new" and self._number and kind == "ResultMessage":
             return  # a second one, of what went on by itself within the same run
-        if run.is_new and kind in ("StreamEvent", "AssistantMessage", "UserMessage", "ResultMessage"):
+        if run.status == "new" and kind in ("StreamEvent", "AssistantMessage", "UserMessage", "ResultMessage"):
             given = text_of(member(item, "content")) if kind == "UserMessage" else ""
             run.start(self._prompt or given or None)
             if given and not self._prompt:

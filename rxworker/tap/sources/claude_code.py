@@ -9,7 +9,6 @@ own in the conversation of its session; one within the file of the session (olde
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
 from rxworker.tap.builder import RunBuilder
 from rxworker.tap.sources.sessions import Session, SessionMapper, labels_of
-from rxworker.tap.sources.values import json_of, member, members, object_of, stop_of, text, text_of
+from rxworker.tap.sources.values import json_of, kind_of, member, members, object_of, stop_of, text, text_of
 
 AGENT = "agent-"
 """The beginning of the name of the file of a sub-agent."""
@@ -49,13 +48,13 @@ class Thread(Struct):
     usage: Usage | None = None
     counted: Usage | None = None
     is_whole: bool = True
-    calls: dict[str, str] = field(default_factory=dict[str, str])
+    calls: dict[str, str] = {}
 
     def take_results(self, results: Sequence[object]) -> None:
         """Take the results of calls; those of other calls are left out."""
         for each in results:
             name = text(each, "tool_use_id")
-            if name in self.calls and not self.run.is_over:
+            if name in self.calls and self.run.status != "over":
                 del self.calls[name]
                 self.run.tool_stop(name, text_of(member(each, "content")), is_error=member(each, "is_error") is True)
                 self.is_whole = True
@@ -127,10 +126,8 @@ class ClaudeCode(SessionMapper[_Session]):
         ('s-u1', 'RunStop')
     """
 
+    NAME = "claude-code"
     FOLDER = "~/.claude/projects"
-
-    def __init__(self, name: str = "claude-code") -> None:
-        super().__init__(name)
 
     def _session(self, path: str, line: JsonObject) -> _Session | None:
         if line.get("type") not in ("user", "assistant", "system"):
@@ -149,24 +146,23 @@ class ClaudeCode(SessionMapper[_Session]):
             self._user(session, line)
         elif line["type"] == "assistant":
             self._assistant(session, line)
-        elif session.run.is_running:
+        elif session.run.status == "running":
             self._system(session.main, line)
 
     def _user(self, session: _Session, line: JsonObject) -> None:
-        if results := _blocks(line, "tool_result"):
-            session.main.take_results(results)
-            return
         given, run = text_of(member(line, "message.content")), session.run
         message = Message.user(given)
-        if given.startswith(INTERRUPTED):
-            run.abort("it was interrupted by the user", "cancel") if run.is_running else None
+        if results := _blocks(line, "tool_result"):
+            session.main.take_results(results)
+        elif given.startswith(INTERRUPTED):
+            run.abort("it was interrupted by the user", "cancel") if run.status == "running" else None
         elif line.get("isCompactSummary") is True:
             session.earlier.replace(message)
         elif line.get("forkedFrom"):  # a copy of what another session has
             session.earlier.add(message)
         elif line.get("isMeta") is not True and not given.startswith(COMMANDS):
             session.proceed(line, message)
-        elif run.is_running:
+        elif run.status == "running":
             run.add(message)
         else:
             session.notes.append(message)
@@ -174,15 +170,15 @@ class ClaudeCode(SessionMapper[_Session]):
     def _assistant(self, session: _Session, line: JsonObject) -> None:
         said, stop = text_of(member(line, "message.content")), member(line, "message.stop_reason")
         if line.get("isApiErrorMessage") is True:
-            if session.run.is_running:
+            if session.run.status == "running":
                 session.run.fail(said, text(line, "error") or None)
                 session.run.abort(said)
             return
-        is_known = session.run.is_over and session.main.response == member(line, "message.id")  # and has ended its run
-        if is_known or member(line, "message.model") == SYNTHETIC:
+        is_last = session.main.response == member(line, "message.id")
+        if (is_last and session.run.status == "over") or member(line, "message.model") == SYNTHETIC:
             return
         is_copy = bool(line.get("forkedFrom"))
-        if not is_copy and not session.run.is_running:  # the program goes on by itself
+        if not is_copy and session.run.status != "running":  # the program goes on by itself
             session.proceed(line, *session.notes)
         session.earlier.add(Message.assistant(said))
         if is_copy:
@@ -204,7 +200,7 @@ class ClaudeCode(SessionMapper[_Session]):
     def _inside(self, session: _Session, line: JsonObject) -> None:
         """A line of a sub-agent in the file of the session."""
         main = session.main
-        if not main.run.is_running or not main.calls:
+        if main.run.status != "running" or not main.calls:
             return
         given = text_of(member(line, "message.content"))
         call = session.roots.get(text(line.get("parentUuid")), "")
@@ -232,9 +228,3 @@ def _response(thread: Thread, line: JsonObject) -> None:
     usage = object_of(member(line, "message.usage"))
     blocks, counts = members(line, "message.content"), read_usage(usage) if usage else None
     thread.take_response(name, text(line, "message.model"), blocks, counts)
-
-
-def kind_of(block: object) -> str:
-    """The type of a block: of JSON, or of a class such as ``TextBlock``."""
-    named = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower().removesuffix("_block")
-    return text(block, "type") or named

@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 from msgspec import field
 
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.usage import Usage
 from rxworker.tap.sources.sessions import Session, SessionMapper, labels_of
-from rxworker.tap.sources.values import member, members, object_of, text, text_of, usage_of
+from rxworker.tap.sources.values import count, decoded, member, members, object_of, text, text_of, usage_of
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
@@ -95,10 +94,8 @@ class Codex(SessionMapper[_Session]):
         ('s-1', 'RunStop')
     """
 
+    NAME = "codex"
     FOLDER = "~/.codex/sessions"
-
-    def __init__(self, name: str = "codex") -> None:
-        super().__init__(name)
 
     def _session(self, path: str, line: JsonObject) -> _Session | None:
         if line and path not in self._sessions:
@@ -110,22 +107,19 @@ class Codex(SessionMapper[_Session]):
         return self._sessions.get(path)
 
     def _take(self, session: _Session, line: JsonObject) -> None:
-        payload = object_of(line.get("payload"))
-        match line.get("type"):
-            case "turn_context":
-                session.model = text(payload, "model") or session.model
-            case "response_item":
-                self._item(session, payload)
-            case "token_usage_record":
-                session.has_records = True
-                _count(session, usage_of(payload.get("usage")))
-            case "compacted":
-                session.earlier.replace(Message.user(text(payload, "message")))
-                session.run.custom("codex.compact", {}) if session.run.is_running else None
-            case "event_msg":
-                self._event(session, payload)
-            case _:
-                pass
+        kind, payload = line.get("type"), object_of(line.get("payload"))
+        if kind == "turn_context":
+            session.model = text(payload, "model") or session.model
+        elif kind == "response_item":
+            self._item(session, payload)
+        elif kind == "token_usage_record":
+            session.has_records = True
+            _count(session, usage_of(payload.get("usage")))
+        elif kind == "compacted":
+            session.earlier.replace(Message.user(text(payload, "message")))
+            session.run.custom("codex.compact", {}) if session.run.status == "running" else None
+        elif kind == "event_msg":
+            self._event(session, payload)
 
     def _event(self, session: _Session, payload: JsonObject) -> None:
         kind, item = payload.get("type"), member(payload, "item.type")
@@ -135,24 +129,31 @@ class Codex(SessionMapper[_Session]):
             session.total = total or session.total
             if not is_known and not session.has_records:
                 _count(session, usage_of(member(payload, "info.last_token_usage")))
-        elif kind == "user_message":
-            self._user(session, text(payload, "message"))
-        elif item == "UserMessage":
-            self._user(session, text_of(member(payload, "item.content")))
+        elif kind == "user_message" or item == "UserMessage":
+            self._user(session, text(payload, "message") or text_of(member(payload, "item.content")))
         elif item == "CommandExecution":
-            code, duration = member(payload, "item.exit_code"), member(payload, "item.duration")
-            session.ran[text(payload, "item.id")] = code, _seconds(duration)
+            whole, nanos = count(payload, "item.duration.secs"), count(payload, "item.duration.nanos")
+            seconds = None if whole is None else whole + (nanos or 0) / 1e9
+            session.ran[text(payload, "item.id")] = member(payload, "item.exit_code"), seconds
         elif kind in STARTS or kind in ENDS:
             _flush(session)
             session.in_task = kind in STARTS
             session.run.end()  # a task before it may be without an end of its own
-        elif kind in FAULTS and session.run.is_running:
+        elif kind in FAULTS and session.run.status == "running":
             _flush(session)
-            _fault(session, kind, text(payload, "reason") or text(payload, "message") or "error")
+            reason = text(payload, "reason") or text(payload, "message") or "error"
+            if kind == "stream_error":
+                session.run.retract(reason)
+            elif kind == "error":
+                session.run.fail(reason)
+                session.run.abort(reason)
+            else:
+                session.in_task = False
+                session.run.abort(reason, "cancel" if reason == "interrupted" else "abort")
 
     def _user(self, session: _Session, given: str) -> None:
         _flush(session)
-        is_added = session.in_task and session.run.is_running
+        is_added = session.in_task and session.run.status == "running"
         if is_added and given == session.given:
             return  # some versions have two lines for it
         session.given = given
@@ -164,16 +165,15 @@ class Codex(SessionMapper[_Session]):
     def _item(self, session: _Session, payload: JsonObject) -> None:
         kind, name = payload.get("type"), text(payload, "call_id") or text(payload, "id")
         if kind in OUTPUTS:
-            if name in session.calls and not session.run.is_over:
+            if name in session.calls and session.run.status != "over":
                 session.held.append((session.run.time, name, payload.get("output")))
                 _flush(session) if session.is_counted else None
             return
         _flush(session)
-        if kind == "message" and payload.get("role") != "assistant":
+        is_given = kind == "message" and payload.get("role") != "assistant"
+        if is_given or not (session.in_task or session.run.status == "running"):
             return
-        if not session.run.is_running:
-            if not session.in_task:
-                return
+        if session.run.status != "running":
             session.proceed()
         run, session.given = session.run, None
         if not run.is_responding:
@@ -194,7 +194,7 @@ class Codex(SessionMapper[_Session]):
 
 
 def _count(session: _Session, usage: Usage | None) -> None:
-    if usage is None or not session.run.is_running:
+    if usage is None or session.run.status != "running":
         return
     if not session.run.is_responding or session.is_counted:
         session.respond()
@@ -215,10 +215,7 @@ def _flush(session: _Session) -> None:
 def _output(session: _Session, name: str, output: Json) -> None:
     """The result of a call: a text, content, or, in older versions, JSON with the exit code of a command."""
     content = text_of(object_of(output).get("content", output))
-    try:
-        about = object_of(msgspec.json.decode(content) if content.startswith('{"output"') else None)
-    except msgspec.DecodeError:
-        about = {}
+    about = object_of(decoded(content)) if content.startswith('{"output"') else {}
     found = EXIT.search(content[:200])
     code, seconds = session.ran.pop(name, (member(about, "metadata.exit_code"), None))
     code = int(found[1]) if code is None and found else code
@@ -226,20 +223,3 @@ def _output(session: _Session, name: str, output: Json) -> None:
     is_error = code not in (None, 0) or object_of(output).get("success") is False
     session.calls.discard(name)
     session.run.tool_stop(name, content, is_error=is_error, seconds=seconds)
-
-
-def _fault(session: _Session, kind: object, reason: str) -> None:
-    if kind == "stream_error":
-        session.run.retract(reason)
-    elif kind == "error":
-        session.run.fail(reason)
-        session.run.abort(reason)
-    else:
-        session.in_task = False
-        session.run.abort(reason, "cancel" if reason == "interrupted" else "abort")
-
-
-def _seconds(duration: object) -> float | None:
-    """A duration as Codex writes it: seconds and nanoseconds."""
-    seconds, nanos = member(duration, "secs"), member(duration, "nanos")
-    return seconds + nanos / 1e9 if isinstance(seconds, int) and isinstance(nanos, int) else None

@@ -7,10 +7,9 @@ from rxworker.tap.builder import RunBuilder
 from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import content_of, items, json_of, member, members, stop_of, text, text_of, usage_of
 
-TOOL_ENDS = ("on_tool_end", "on_tool_error")
 KINDS = (
     *("on_chat_model_start", "on_chat_model_stream", "on_chat_model_end"),
-    *("on_tool_start", *TOOL_ENDS, "on_chain_end", "on_custom_event"),
+    *("on_tool_start", "on_tool_end", "on_tool_error", "on_chain_end", "on_custom_event"),
 )
 """The events that are read, besides those of the graph itself."""
 
@@ -42,28 +41,23 @@ class LangGraph(RunMapper):
             self._root = id
             self._run.name = text(item, "name") or self._run.name
             self._run.start(_input(member(item, "data.input")) or None)
-        level = self._level(members(item, "parent_ids")) if self._levels else self._main
+        parents = members(item, "parent_ids") if self._levels else ()
+        around = [self._levels[each] for each in parents if isinstance(each, str) and each in self._levels]
+        level = around[-1] if around else self._main
         if kind in KINDS:
             level.feed(kind, id, item)
         if kind == "on_tool_start":
             self._levels[id] = _Level(level, id)
-        elif kind in TOOL_ENDS:
+        elif kind in ("on_tool_end", "on_tool_error"):
             self._levels.pop(id, None)
         elif id == self._root and kind == "on_chain_stream":
             self._interrupts += members(item, "data.chunk.__interrupt__")
         elif id == self._root and kind == "on_chain_end":
-            self._stop()
-
-    def _level(self, parents: list[object]) -> _Level:
-        around = [self._levels[each] for each in parents if isinstance(each, str) and each in self._levels]
-        return around[-1] if around else self._main
-
-    def _stop(self) -> None:
-        self._main.release()
-        if self._interrupts:
-            reasons = [content_of(member(each, "value")) for each in self._interrupts]
-            self._run.pause("; ".join([each for each in reasons if isinstance(each, str)]), hook="pause")
-        self._run.end()
+            self._main.release()
+            if self._interrupts:
+                reasons = [content_of(member(each, "value")) for each in self._interrupts]
+                self._run.pause("; ".join([each for each in reasons if isinstance(each, str)]), hook="pause")
+            self._run.end()
 
     def _end(self, error: Exception | None) -> None:
         if error is not None:
@@ -147,8 +141,7 @@ class _Level:
         for block in items(content):
             run.text(text(block, "text") or text(block))
             run.thinking(text(block, "thinking") or text(block, "reasoning") or text_of(member(block, "summary")))
-        if more := member(chunk, "additional_kwargs"):
-            run.thinking(text(more, "reasoning_content"))
+        run.thinking(text(chunk, "additional_kwargs.reasoning_content"))
         for call in members(chunk, "tool_call_chunks"):
             place, id = member(call, "index"), text(call, "id")  # noqa: A001 - what it is
             key = place if isinstance(place, int | str) else id
@@ -171,16 +164,13 @@ class _Level:
     def _tool_start(self, id: str, name: str, given: object) -> None:  # noqa: A002 - what it is
         begun = {*self._tools.values(), *self._errors}
         named = [each for each in self.run.calls if each.name == name and each.id not in begun]
-        alike = [each for each in named if each.input == given] or named
-        self._tools[id] = alike[0].id if alike else id
-        self.run.tool_start(self._tools[id], name, None if alike else json_of(given))
+        found = next((each.id for each in named if each.input == given), named[0].id if named else None)
+        self._tools[id] = found or id
+        self.run.tool_start(self._tools[id], name, None if found else json_of(given))
 
     def _tool_end(self, call: str, output: object) -> None:
         messages = _results(member(output, "update.messages")) or _results([output])
-        if messages:
-            self._result(call, messages[-1])
-        else:
-            self.run.tool_stop(call, content_of(output))
+        self._result(call, messages[-1]) if messages else self.run.tool_stop(call, content_of(output))
 
     def _result(self, call: str, message: object) -> None:
         self._errors.pop(call, None)

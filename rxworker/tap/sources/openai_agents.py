@@ -46,7 +46,7 @@ class OpenAIAgents(RunMapper):
         self._inner: dict[str, OpenAIAgents] = {}
 
     def _take(self, item: object) -> None:
-        if self._run.is_new:
+        if self._run.status == "new":
             agent = member(self._result, "current_agent") or member(item, "new_agent")
             self._run.name = text(agent, "name") or self._run.name
             given = _input(member(self._result, "input"))

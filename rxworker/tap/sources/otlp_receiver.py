@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -19,11 +19,6 @@ from rxworker.errors import ConfigurationError
 from rxworker.tap.sources.otlp_wire import logged_of, spans_of, with_bytes
 from rxworker.tap.sources.spans import Span
 from rxworker.transport.listening import host_name, is_loopback
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MAX_BODY = 64 * 1024 * 1024
@@ -112,15 +107,13 @@ class OTLPReceiver:
         try:
             await web.TCPSite(self._runner, host, port).start()
         except (OSError, OverflowError) as error:
-            await self.__aexit__(None, None, None)  # so that a tap of this source ends, too
+            await self.__aexit__()  # so that a tap of this source ends, too
             raise ConfigurationError(f"cannot listen on {host} port {port}: {error}") from error
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop. Traces that are not whole are given as they are."""
         await self._runner.cleanup()
         for trace in [*self._traces]:

@@ -90,7 +90,7 @@ class PydanticAI(RunMapper):
     def _begin(self) -> None:
         """The next response begins."""
         self._close()
-        if self._run.is_new:
+        if self._run.status == "new":
             messages = _messages(self._source)
             system, given = _prompt(messages[0]) if messages else (None, None)
             self._run.start(given, system=system)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -80,7 +80,7 @@ class Session(Struct):
     labels: dict[str, str]
     run: RunBuilder = field(default_factory=RunBuilder)
     earlier: Earlier = field(default_factory=Earlier)
-    ended: list[Tapped] = field(default_factory=list[Tapped])
+    ended: list[Tapped] = []
 
     def begin(self, name: str, *given: Message) -> None:
         """Begin another run, which ends the one before it."""
@@ -111,11 +111,18 @@ class SessionMapper(ABC, Generic[S]):
     """Makes runs of the lines of session files.
 
     Args:
-        name: The name of the program in lists.
+        name: The name of the program in lists; by default the usual one.
+
+    Attributes:
+        NAME: The usual name of the program.
+        FOLDER: Where it keeps its session files.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    NAME: ClassVar[str]
+    FOLDER: ClassVar[str]
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name or self.NAME
         self._sessions: dict[str, S] = {}
 
     def feed(self, item: tuple[str, str], /) -> Sequence[Tapped]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import latest_from
-from rxworker.tap.sources.values import content_of, items, member, members, text, usage_of
+from rxworker.tap.sources.values import content_of, decoded, items, member, members, text, usage_of
 
 AGENT, CHAT, TOOL = "invoke_agent", "chat", "execute_tool"
 OPERATIONS = {
@@ -62,11 +62,7 @@ class Span(Struct, frozen=True):
 
     def json(self, name: str) -> object:
         """The value of such an attribute, which may be JSON."""
-        value = self.attributes.get(f"gen_ai.{name}")
-        try:
-            return cast("object", json.loads(value)) if isinstance(value, str) else value
-        except ValueError:
-            return value
+        return decoded(self.attributes.get(f"gen_ai.{name}"))
 
     @property
     def failure(self) -> str:

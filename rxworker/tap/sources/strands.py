@@ -47,9 +47,9 @@ class Strands(RunMapper):
 
     def _take(self, item: object) -> None:
         kinds = object_of(item)
-        if self._run.is_new:
+        if self._run.status == "new":
             self._run.start(self._prompt, system=self._system)
-        if self._run.is_over:
+        if self._run.status == "over":
             return
         if "event" in kinds:
             self._chunk(object_of(member(item, "event")))

@@ -41,7 +41,7 @@ class UIMessages(WireMapper):
     def take(self, event: Mapping[str, object]) -> None:
         """Take the next part."""
         kind, run, key, delta = text(event.get("type")), self.run, text(event.get("id")), text(event.get("delta"))
-        if run.is_new:
+        if run.status == "new":
             run.start(self.given)
         if kind.startswith("tool-"):
             self._call(kind, text(event.get("toolCallId")), event)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import cast
 
@@ -98,6 +100,28 @@ def text(value: object, path: str = "") -> str:
 def object_of(value: object) -> JsonObject:
     """A value of JSON that is an object; an empty one for anything else."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def decoded(value: object) -> object:
+    """The value of a text that is JSON; anything else as it is.
+
+    >>> decoded('{"a": 1}'), decoded("a"), decoded(None)
+    ({'a': 1}, 'a', None)
+    """
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def kind_of(block: object) -> str:
+    """The type of a block: of JSON, or of a class.
+
+    >>> kind_of({"type": "text"}), kind_of(type("ToolUseBlock", (), {})())
+    ('text', 'tool_use')
+    """
+    named = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower().removesuffix("_block")
+    return text(block, "type") or named
 
 
 def text_of(value: object, between: str = "") -> str:

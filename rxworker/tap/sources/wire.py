@@ -51,7 +51,7 @@ class WireMapper(ABC):
         """The events of the next item: a mapping, or a model of pydantic."""
         dump = getattr(item, "model_dump", None)
         event: object = dump(mode="json", by_alias=True) if callable(dump) else item
-        if isinstance(event, Mapping) and not self.run.is_over:
+        if isinstance(event, Mapping) and self.run.status != "over":
             event = cast("Mapping[str, object]", event)
             milliseconds = event.get("timestamp")
             if isinstance(milliseconds, int | float):
@@ -65,7 +65,7 @@ class WireMapper(ABC):
         if error is not None:
             self.run.abort_with(error)
             return self.run.take()
-        if not self.run.is_new:
+        if self.run.status != "new":
             self.run.abort("the stream ended")
         return [each for each in self.run.take() if each.path or not isinstance(each.event, events.RunAbort)]
 

@@ -151,129 +151,6 @@ class StepReader:
         if self.stop is None and self._stops:
             self.stop = len(self.steps), seq, reason
 
-    def _start(self, seq: int, event: events.RunStart) -> None:
-        system, messages = event.conversation.system, event.conversation.sent.messages
-        shown = f"the system prompt {system!r}" if system else "no system prompt"
-        self._put(Step(seq, "system", system or "", lambda: shown))
-        self._put(Step(seq, "input", message_keys(messages), lambda: _listed("the conversation", messages)))
-
-    def _resume(self, seq: int, event: events.RunResume) -> None:
-        self._halt(seq, f"it goes on after the pause of {event.resumes or 'another run'}")
-
-    def _turn(self, seq: int, _: object) -> None:
-        if self._is_foreign and self._has_answer and not self._by_place and not self._later:
-            self._halt(seq, "its program went on after an answer")
-        self._flush()
-
-    def _attempt(self, seq: int, event: events.AttemptStart) -> None:
-        if self._has_answer:
-            self._turn(seq, event)  # of a library that has no turns
-        names = event.own_tools
-        if names is not None and (key := [(name, name not in self._changed) for name in sorted(names)]) != self._tools:
-            self._tools = key
-            about = [name if same else f"{name} (with another description or parameters)" for name, same in key]
-            self._put(Step(seq, "tools", key, lambda: f"the tools {', '.join(about)}" if about else "no tools"))
-        self._begun = len(self.steps)
-
-    def _retract(self, _: int, __: events.AttemptRetract) -> None:
-        del self.steps[self._begun :]
-        self._by_place, self._later, self._has_answer, self._cut = {}, [], False, 0
-
-    def _status(self, seq: int, event: events.Status) -> None:
-        last = self.state.conversation.last
-        if event.status is ResponseStatus.CANCELLED:
-            self._cut = seq
-        elif event.status is ResponseStatus.COMPLETED and not self._has_answer:
-            if last is not None and last.role == "assistant":
-                self._put(Step(seq, "answer", message_keys((last,)), lambda: describe_message(last, MAX_WORDS)))
-                for place, call in enumerate(last.tool_calls):
-                    self._by_place.setdefault(place, StoredCall(seq, call))
-            self._has_answer = True
-
-    def _tool_start(self, seq: int, event: events.ToolStart) -> None:
-        self._by_place[event.place] = StoredCall(seq, event.call, has_run=True)
-
-    def _tool_stop(self, seq: int, event: events.ToolStop) -> None:
-        result = event.result
-        if result is not None and result.is_error and result.text == DISCARDED_EARLY:
-            self._by_place.pop(event.place, None)
-            return
-        self._ended(seq, event.place, ToolCall(event.call_id, event.tool, {}), result)
-
-    def _tool_output(self, seq: int, event: events.ToolOutput) -> None:
-        result = event.result
-        self._ended(seq, event.place, ToolCall(result.tool_use_id, result.name, {}), result, is_held=True)
-
-    def _ended(self, seq: int, place: int, call: ToolCall, result: ToolResult | None, *, is_held: bool = False) -> None:
-        each = self._by_place.setdefault(place, StoredCall(seq, call))
-        each.result, each.result_seq, each.is_held = result, seq, is_held
-
-    def _background(self, seq: int, event: events.BackgroundStart) -> None:
-        self._stop_in_turn(seq, f"{event.background.call.name} went on in the background")
-
-    def _verdict(self, seq: int, event: events.HookVerdict) -> None:
-        of = next((each.call for each in self._by_place.values() if each.call.id == event.call_id), None)
-        about = "" if of is None else f" of {describe_call(of)}"
-        shown = f"the hook {event.hook} answers {event.verdict} at {event.point}{about}: {event.reason}"
-        why = "" if event.hook == OUTPUT else event.reason
-        key = event.point, event.verdict, why, "" if of is None else of.name
-        step = Step(seq, "verdict", key, lambda: shown.rstrip(": "))
-        self._pause = step if event.verdict == "Pause" else self._pause
-        self._put(step, is_later=event.point != "before_tool_call")
-
-    def _add(self, seq: int, event: events.MessageAdd) -> None:
-        messages = event.messages
-        if event.source == "tools":
-            for result in (each for message in messages for each in message.tool_results):
-                for each in self._by_place.values():  # of a library that has no events of tools
-                    if each.call.id == result.tool_use_id and each.result is None:
-                        each.result, each.result_seq = result, seq
-            return
-        if event.source == SOURCE or self._is_foreign:
-            self.sent[seq] = messages
-        key = None if event.source == OUTPUT else message_keys(messages)
-        self._put(Step(seq, "messages", key, lambda: _listed(f"{event.source} adds", messages)))
-
-    def _replace(self, seq: int, event: events.ConversationReplace) -> None:
-        messages, what = event.conversation.messages, f"{event.source} rewrites the conversation to"
-        self._put(Step(seq, "messages", message_keys(messages), lambda: _listed(what, messages)))
-
-    def _compact(self, seq: int, event: events.ConversationCompact) -> None:
-        if not event.replaced:
-            self._halt(seq, "a summary of its conversation failed")
-        what = f"{event.replaced} messages are sent as"
-        key = event.replaced, event.by, message_keys(event.instead)
-        self._put(Step(seq, "messages", key, lambda: _listed(what, event.instead)))
-
-    def _stopped(self, seq: int, _: events.RunStop) -> None:
-        if self._is_foreign and self._by_place:
-            self._stop_in_turn(seq, "its program ended after a call")
-        self._flush()
-        self._put(Step(seq, "end", "finished", lambda: "the run finishes"))
-
-    def _aborted(self, seq: int, event: events.RunAbort) -> None:
-        is_timed = event.cause == "cancel" or "limit max_seconds" in event.reason
-        if is_timed or self._is_foreign:
-            self._stop_in_turn(seq, f"it ended there ({event.cause}): {event.reason}")
-        self._flush(is_open=True)
-        self._put(Step(seq, "end", event.cause, lambda: f"the run ends ({event.cause}): {event.reason}"))
-
-    def _paused(self, seq: int, event: events.RunPause) -> None:
-        pause = event.pause
-        if (why := APART.get(pause.hook)) is not None and self._stops and self.stop is None:
-            at = [at for at, step in enumerate(self.steps) if step is self._pause]
-            del self.steps[at[0] if at else len(self.steps) :]  # the verdict of a hook that waits
-            self._halt(seq, f"it paused there: {why}")
-        self._flush(is_open=True)
-        calls = [each.call for each in pause.calls]
-        shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
-        key = "paused", [(each.name, sorted_json(each.input)) for each in calls]
-        self._put(Step(seq, "end", key, lambda: f"the run pauses at {shown} for {pause.hook}: {pause.reason}"))
-
-    def _requeue(self, _: int, __: events.RunRequeue) -> None:
-        if self.steps and self.steps[-1].kind == "end":
-            self.steps.pop()
-
     def _stop_in_turn(self, seq: int, reason: str) -> None:
         """Stop at the first call of this turn that has no result."""
         if self._stops:
@@ -316,25 +193,170 @@ OUTPUT = "output"
 """The source of what requests the type of an answer; its words come from the type, of which the log has the schema."""
 AFTER_HOOKS = "the log has this result only as the after_tool_call hooks left it"
 
+
+def _start(reader: StepReader, seq: int, event: events.RunStart) -> None:
+    system, messages = event.conversation.system, event.conversation.sent.messages
+    shown = f"the system prompt {system!r}" if system else "no system prompt"
+    reader._put(Step(seq, "system", system or "", lambda: shown))
+    reader._put(Step(seq, "input", message_keys(messages), lambda: _listed("the conversation", messages)))
+
+
+def _resume(reader: StepReader, seq: int, event: events.RunResume) -> None:
+    reader._halt(seq, f"it goes on after the pause of {event.resumes or 'another run'}")
+
+
+def _turn(reader: StepReader, seq: int, _: object) -> None:
+    if reader._is_foreign and reader._has_answer and not reader._by_place and not reader._later:
+        reader._halt(seq, "its program went on after an answer")
+    reader._flush()
+
+
+def _attempt(reader: StepReader, seq: int, event: events.AttemptStart) -> None:
+    if reader._has_answer:
+        _turn(reader, seq, event)  # of a library that has no turns
+    names = event.own_tools
+    if names is not None and (key := [(name, name not in reader._changed) for name in sorted(names)]) != reader._tools:
+        reader._tools = key
+        about = [name if same else f"{name} (with another description or parameters)" for name, same in key]
+        reader._put(Step(seq, "tools", key, lambda: f"the tools {', '.join(about)}" if about else "no tools"))
+    reader._begun = len(reader.steps)
+
+
+def _retract(reader: StepReader, _: int, __: events.AttemptRetract) -> None:
+    del reader.steps[reader._begun :]
+    reader._by_place, reader._later, reader._has_answer, reader._cut = {}, [], False, 0
+
+
+def _status(reader: StepReader, seq: int, event: events.Status) -> None:
+    last = reader.state.conversation.last
+    if event.status is ResponseStatus.CANCELLED:
+        reader._cut = seq
+    elif event.status is ResponseStatus.COMPLETED and not reader._has_answer:
+        if last is not None and last.role == "assistant":
+            reader._put(Step(seq, "answer", message_keys((last,)), lambda: describe_message(last, MAX_WORDS)))
+            for place, call in enumerate(last.tool_calls):
+                reader._by_place.setdefault(place, StoredCall(seq, call))
+        reader._has_answer = True
+
+
+def _tool_start(reader: StepReader, seq: int, event: events.ToolStart) -> None:
+    reader._by_place[event.place] = StoredCall(seq, event.call, has_run=True)
+
+
+def _tool_stop(reader: StepReader, seq: int, event: events.ToolStop) -> None:
+    result = event.result
+    if result is not None and result.is_error and result.text == DISCARDED_EARLY:
+        reader._by_place.pop(event.place, None)
+        return
+    _ended(reader, seq, event.place, ToolCall(event.call_id, event.tool, {}), result)
+
+
+def _tool_output(reader: StepReader, seq: int, event: events.ToolOutput) -> None:
+    result = event.result
+    _ended(reader, seq, event.place, ToolCall(result.tool_use_id, result.name, {}), result, is_held=True)
+
+
+def _ended(
+    reader: StepReader, seq: int, place: int, call: ToolCall, result: ToolResult | None, *, is_held: bool = False
+) -> None:
+    each = reader._by_place.setdefault(place, StoredCall(seq, call))
+    each.result, each.result_seq, each.is_held = result, seq, is_held
+
+
+def _background(reader: StepReader, seq: int, event: events.BackgroundStart) -> None:
+    reader._stop_in_turn(seq, f"{event.background.call.name} went on in the background")
+
+
+def _verdict(reader: StepReader, seq: int, event: events.HookVerdict) -> None:
+    of = next((each.call for each in reader._by_place.values() if each.call.id == event.call_id), None)
+    about = "" if of is None else f" of {describe_call(of)}"
+    shown = f"the hook {event.hook} answers {event.verdict} at {event.point}{about}: {event.reason}"
+    why = "" if event.hook == OUTPUT else event.reason
+    key = event.point, event.verdict, why, "" if of is None else of.name
+    step = Step(seq, "verdict", key, lambda: shown.rstrip(": "))
+    reader._pause = step if event.verdict == "Pause" else reader._pause
+    reader._put(step, is_later=event.point != "before_tool_call")
+
+
+def _add(reader: StepReader, seq: int, event: events.MessageAdd) -> None:
+    messages = event.messages
+    if event.source == "tools":
+        for result in (each for message in messages for each in message.tool_results):
+            for each in reader._by_place.values():  # of a library that has no events of tools
+                if each.call.id == result.tool_use_id and each.result is None:
+                    each.result, each.result_seq = result, seq
+        return
+    if event.source == SOURCE or reader._is_foreign:
+        reader.sent[seq] = messages
+    key = None if event.source == OUTPUT else message_keys(messages)
+    reader._put(Step(seq, "messages", key, lambda: _listed(f"{event.source} adds", messages)))
+
+
+def _replace(reader: StepReader, seq: int, event: events.ConversationReplace) -> None:
+    messages, what = event.conversation.messages, f"{event.source} rewrites the conversation to"
+    reader._put(Step(seq, "messages", message_keys(messages), lambda: _listed(what, messages)))
+
+
+def _compact(reader: StepReader, seq: int, event: events.ConversationCompact) -> None:
+    if not event.replaced:
+        reader._halt(seq, "a summary of its conversation failed")
+    what = f"{event.replaced} messages are sent as"
+    key = event.replaced, event.by, message_keys(event.instead)
+    reader._put(Step(seq, "messages", key, lambda: _listed(what, event.instead)))
+
+
+def _stopped(reader: StepReader, seq: int, _: events.RunStop) -> None:
+    if reader._is_foreign and reader._by_place:
+        reader._stop_in_turn(seq, "its program ended after a call")
+    reader._flush()
+    reader._put(Step(seq, "end", "finished", lambda: "the run finishes"))
+
+
+def _aborted(reader: StepReader, seq: int, event: events.RunAbort) -> None:
+    is_timed = event.cause == "cancel" or "limit max_seconds" in event.reason
+    if is_timed or reader._is_foreign:
+        reader._stop_in_turn(seq, f"it ended there ({event.cause}): {event.reason}")
+    reader._flush(is_open=True)
+    reader._put(Step(seq, "end", event.cause, lambda: f"the run ends ({event.cause}): {event.reason}"))
+
+
+def _paused(reader: StepReader, seq: int, event: events.RunPause) -> None:
+    pause = event.pause
+    if (why := APART.get(pause.hook)) is not None and reader._stops and reader.stop is None:
+        at = [at for at, step in enumerate(reader.steps) if step is reader._pause]
+        del reader.steps[at[0] if at else len(reader.steps) :]  # the verdict of a hook that waits
+        reader._halt(seq, f"it paused there: {why}")
+    reader._flush(is_open=True)
+    calls = [each.call for each in pause.calls]
+    shown = ", ".join(map(describe_call, calls)) or "the end of a turn"
+    key = "paused", [(each.name, sorted_json(each.input)) for each in calls]
+    reader._put(Step(seq, "end", key, lambda: f"the run pauses at {shown} for {pause.hook}: {pause.reason}"))
+
+
+def _requeue(reader: StepReader, _: int, __: events.RunRequeue) -> None:
+    if reader.steps and reader.steps[-1].kind == "end":
+        reader.steps.pop()
+
+
 _TAKEN: Mapping[type[Event], Callable[[StepReader, int, Any], None]] = {
-    events.RunStart: StepReader._start,
-    events.RunResume: StepReader._resume,
-    events.TurnStart: StepReader._turn,
-    events.AttemptStart: StepReader._attempt,
-    events.AttemptRetract: StepReader._retract,
-    events.Status: StepReader._status,
-    events.ToolStart: StepReader._tool_start,
-    events.ToolStop: StepReader._tool_stop,
-    events.ToolOutput: StepReader._tool_output,
-    events.BackgroundStart: StepReader._background,
-    events.HookVerdict: StepReader._verdict,
-    events.MessageAdd: StepReader._add,
-    events.ConversationReplace: StepReader._replace,
-    events.ConversationCompact: StepReader._compact,
-    events.RunStop: StepReader._stopped,
-    events.RunAbort: StepReader._aborted,
-    events.RunPause: StepReader._paused,
-    events.RunRequeue: StepReader._requeue,
+    events.RunStart: _start,
+    events.RunResume: _resume,
+    events.TurnStart: _turn,
+    events.AttemptStart: _attempt,
+    events.AttemptRetract: _retract,
+    events.Status: _status,
+    events.ToolStart: _tool_start,
+    events.ToolStop: _tool_stop,
+    events.ToolOutput: _tool_output,
+    events.BackgroundStart: _background,
+    events.HookVerdict: _verdict,
+    events.MessageAdd: _add,
+    events.ConversationReplace: _replace,
+    events.ConversationCompact: _compact,
+    events.RunStop: _stopped,
+    events.RunAbort: _aborted,
+    events.RunPause: _paused,
+    events.RunRequeue: _requeue,
 }
 
 
