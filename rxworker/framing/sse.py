@@ -212,7 +212,7 @@ class SseDecoder:
         if data[:1] in (b":", b"\n"):
             data = data[_end_of(_SILENCE, data) :]
         end = data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
-        frames = self._take_run(data[:end]) if end else []
+        frames: Sequence[SseFrame] = self._take_run(data[:end]) if end else ()
         rest = data[end:]
         if end and rest[:1] in (b":", b"\n"):
             rest = rest[_end_of(_SILENCE, rest) :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from rxworker.framing.decoder import Limited
 from rxworker.framing.sse import SseFrame
 from rxworker.providers.base import HttpRequest
 from rxworker.providers.block_factory import BlockFactory
+
+if TYPE_CHECKING:
+    from rxworker.providers.malformed import EventDecoder
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
@@ -111,20 +114,6 @@ class BatchDecoder(Generic[F]):
         return events if calls is None else [*flatten(calls.once(events))]
 
 
-class Running(FrameDecoder[SseFrame], Protocol):
-    """A decoder of frames that knows its response."""
-
-    @property
-    def response_id(self) -> str:
-        """The service's name for the response; empty where it has not come."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the response has ended or failed."""
-        ...
-
-
 class BackgroundDecoder(BatchDecoder[SseFrame]):
     """Bytes to events, for one response that goes on at the service without its connection.
 
@@ -140,7 +129,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         cursor: The service's name of a response that another process has begun, all of whose events are then requested.
     """
 
-    def __init__(self, response: Running, cursor: str = "") -> None:
+    def __init__(self, response: EventDecoder, cursor: str = "") -> None:
         super().__init__(SseDecoder(stray=True), response)
         self._response = response
         self._cursor = cursor

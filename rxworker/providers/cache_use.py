@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Event, Opaque
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import as_array, as_object, json_text
+from rxworker.messages.lenient_json import as_array, as_object, json_text, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Provider, Request, hidden_url
 
@@ -258,11 +259,9 @@ def _tools(tools: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _tool_name(tool: Json) -> str:
-    if not isinstance(tool, dict):
-        return ""
-    inner = tool.get("function") or tool.get("toolSpec")
-    name = inner.get("name") if isinstance(inner, dict) else tool.get("name") or tool.get("type")
-    return name if isinstance(name, str) else ""
+    tool = as_object(tool)
+    inner = as_object(tool.get("function") or tool.get("toolSpec")) or tool
+    return word(inner.get("name")) or word(inner.get("type"))
 
 
 def _message(path: str, message: Json) -> Iterator[tuple[str, Json]]:
@@ -307,20 +306,17 @@ def _change(before: Entries, now: Entries) -> CacheChange | None:
             by_name = dict(entries), dict(others)
             names = sorted({*by_name[0], *by_name[1]})
             entries, others = ([(name, one.get(name)) for name in names] for one in by_name)
-        for at, (path, value) in enumerate(entries):
-            if at >= len(others):
-                return _named(_difference(part, path, value, None), value)
-            if msgspec.json.encode(value) != msgspec.json.encode(others[at][1]):
-                changed = _difference(part, others[at][0], value, others[at][1])
-                return _named(changed, others[at][1])
-        if part != "message" and len(others) > len(entries):
-            path, added = others[len(entries)]
-            return _named(_difference(part, path, None, added), added)
+        elif part == "message":
+            others = others[: len(entries)]  # what follows is no change
+        for (path, one), (other_path, other) in zip_longest(entries, others, fillvalue=("", None)):
+            if _differ(one, other):
+                found = _difference(part, other_path or path, one, other)
+                return replace(found, tool=_tool_name(other or one)) if part == "tools" else found
     return None
 
 
-def _named(change: CacheChange, value: Json) -> CacheChange:
-    return replace(change, tool=_tool_name(value)) if change.part == "tools" else change
+def _differ(one: Json, other: Json) -> bool:
+    return msgspec.json.encode(one) != msgspec.json.encode(other)
 
 
 def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheChange:
@@ -329,11 +325,11 @@ def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheCh
         for (name, one), (key, other) in zip(before.items(), now.items(), strict=False):
             if name != key:
                 break
-            if msgspec.json.encode(one) != msgspec.json.encode(other):
+            if _differ(one, other):
                 return _difference(part, f"{path}.{name}", one, other)
     if isinstance(before, list) and isinstance(now, list):
         for at, (one, other) in enumerate(zip(before, now, strict=False)):
-            if msgspec.json.encode(one) != msgspec.json.encode(other):
+            if _differ(one, other):
                 return _difference(part, f"{path}[{at}]", one, other)
     old, new = json_text(before), json_text(now)
     at = _same(old, new)

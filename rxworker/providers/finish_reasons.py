@@ -6,7 +6,7 @@ word that reports a cut response must therefore be known to every decoder: the c
 
 from __future__ import annotations
 
-from rxworker.messages import StopKind
+from rxworker.messages import StopKind, StopReason
 
 END_TURN, TOOL_USE, OTHER = StopKind.END_TURN, StopKind.TOOL_USE, StopKind.OTHER
 MAX_TOKENS, CONTENT_FILTER, MALFORMED = StopKind.MAX_TOKENS, StopKind.CONTENT_FILTER, StopKind.MALFORMED
@@ -68,6 +68,15 @@ def stop_kind(raw: str, *, called: bool, malformed: bool = False) -> StopKind:
     if malformed or kind is TOOL_USE:
         return MALFORMED
     return kind or OTHER
+
+
+def read_stop(raw: str | None, called: bool, malformed: bool, detail: str | None = None) -> StopReason | None:
+    """The normal form of a finish reason, if it has come; see `stop_kind`.
+
+    >>> read_stop("length", False, False)
+    StopReason(kind=<StopKind.MAX_TOKENS: 'MaxTokens'>, raw='length', detail=None)
+    """
+    return None if raw is None else StopReason(stop_kind(raw, called=called, malformed=malformed), raw, detail)
 
 
 def keeps_calls(raw: str | None) -> bool:

@@ -503,13 +503,15 @@ class OwnNames:
                 self._held[event.index].append(event)
                 continue
             held = self._held.pop(event.index, None) if isinstance(event, BlockStop | BlockAbort) else None
-            if held and isinstance(event, BlockStop):
-                yield self._whole(held, event.metadata)
             call = event.metadata if isinstance(event, BlockStart | BlockStop) else None
-            own = self._own_of(call)
+            own = self._own.get(call.name) if isinstance(call, ToolUseMetadata) else None
             if own is None or not isinstance(call, ToolUseMetadata):
                 yield event
                 continue
+            if held and isinstance(event, BlockStop):
+                arguments = whole_arguments(held)
+                named = _under(own.keys, arguments) if isinstance(arguments, dict) else arguments
+                yield InputJsonDelta(event.index, json_text(named))
             if isinstance(event, BlockStart) and own.keys:
                 self._held[event.index] = []
             yield replace(event, metadata=replace(call, name=own.name))
@@ -519,12 +521,3 @@ class OwnNames:
             yield event
             yield from self._notes
             self._notes = ()
-
-    def _own_of(self, metadata: object) -> Renamed | None:
-        return self._own.get(metadata.name) if isinstance(metadata, ToolUseMetadata) else None
-
-    def _whole(self, held: Sequence[InputJsonDelta | InputValueDelta], metadata: object) -> InputJsonDelta:
-        arguments, own = whole_arguments(held), self._own_of(metadata)
-        if own and isinstance(arguments, dict):
-            arguments = _under(own.keys, arguments)
-        return InputJsonDelta(held[0].index, json_text(arguments))

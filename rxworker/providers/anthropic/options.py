@@ -381,11 +381,8 @@ def mark_prefix(
     listed = tools if isinstance(tools, list) else []
     if listed and ("tools" in parts or (point and not head)):
         listed = marked["tools"] = _with_mark(listed, cache_control(ttl))
-    if ttl and _count(listed):
-        listed = marked["tools"] = [_lasting(tool, ttl) for tool in listed]
-    most_of_tools = min(most_of_tools, MAX_MARKS - count)
-    if _count(listed) > most_of_tools:
-        listed = marked["tools"] = _with_last_marks(listed, most_of_tools)
+    if _count(listed):
+        listed = marked["tools"] = _with_last_marks(listed, min(most_of_tools, MAX_MARKS - count), ttl)
     return body | marked, MAX_MARKS - count - _count(listed)
 
 
@@ -408,22 +405,14 @@ def _with_mark(tools: list[Json], mark: JsonObject) -> list[Json]:
     return tools
 
 
-def _lasting(tool: Json, ttl: str) -> Json:
-    """The tool, with at least this lifetime in its mark."""
-    mark = tool.get("cache_control") if isinstance(tool, dict) else None
-    if not (isinstance(tool, dict) and isinstance(mark, dict)):
-        return tool
-    return {**tool, "cache_control": cache_control(longest(word(mark.get("ttl")), ttl))}
-
-
-def _with_last_marks(tools: list[Json], most: int) -> list[Json]:
-    """The tools with their last marks, which hold what the earlier ones would mark."""
+def _with_last_marks(tools: list[Json], most: int, ttl: str | None) -> list[Json]:
+    """The tools with their last marks, which hold what the earlier ones would mark, and live at least so long."""
     kept: list[Json] = []
     for tool in reversed(tools):
-        is_marked = "cache_control" in as_object(tool)
-        if is_marked and most <= 0:
-            tool = {key: value for key, value in as_object(tool).items() if key != "cache_control"}
-        most -= is_marked
+        if isinstance(tool, dict) and isinstance(mark := tool.get("cache_control"), dict):
+            lasting = cache_control(longest(word(mark.get("ttl")), ttl)) if ttl else mark
+            tool = {k: v for k, v in (tool | {"cache_control": lasting}).items() if k != "cache_control" or most > 0}
+            most -= 1
         kept.append(tool)
     return kept[::-1]
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.usage import Usage
-from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers import finish_reasons
 from rxworker.providers.usage import numbers_in, total
 
 
@@ -37,16 +37,13 @@ def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReas
     <StopKind.TOOL_USE: 'ToolUse'>
     """
     raw = wire.stop_reason
-    if raw is None:
-        return None
-    kind = stop_kind(raw, called=called, malformed=malformed)
     detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
     if raw == "model_context_window_exceeded":
         detail = "context"
     if isinstance(wire.stop_details, dict):
         explanation = wire.stop_details.get("explanation") or wire.stop_details.get("category")
         detail = explanation if isinstance(explanation, str) else detail
-    return StopReason(kind, raw, detail)
+    return finish_reasons.read_stop(raw, called, malformed, detail)
 
 
 def read_usage(raw: JsonObject) -> Usage:

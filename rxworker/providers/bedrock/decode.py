@@ -42,7 +42,7 @@ from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, classify, read_failure
-from rxworker.providers.finish_reasons import keeps_calls, stop_kind
+from rxworker.providers.finish_reasons import keeps_calls, read_stop
 from rxworker.providers.malformed import Heads, read_loosely
 from rxworker.providers.takes import made_id
 from rxworker.providers.usage import numbers_in, total
@@ -301,10 +301,8 @@ class BedrockDecoder:
 
     def _reason(self) -> StopReason | None:
         raw = self._stop.stop_reason if self._stop else None
-        if raw is None:
-            return None
-        kind = stop_kind(raw, called=self._called, malformed=self._malformed)
-        return StopReason(kind, raw, "context" if raw.startswith("model_context") else None)
+        detail = "context" if raw is not None and raw.startswith("model_context") else None
+        return read_stop(raw, self._called, self._malformed, detail)
 
     # the life of a block
 

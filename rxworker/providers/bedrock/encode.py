@@ -45,7 +45,7 @@ from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.fit import with_extra
+from rxworker.providers.fit import settings_as, with_extra
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.schema import closed
 from rxworker.providers.takes import FORMATS, TAKES, Encoders, encoded_parts, media, safe_name
@@ -91,12 +91,7 @@ def encode(model: str, request: Request, info: ModelInfo) -> Body:
         if request.tools and options.tool_choice is not None:
             config["toolChoice"] = encode_choice(options.tool_choice)
         body["toolConfig"] = config
-    inference: JsonObject = {
-        "maxTokens": options.max_tokens,
-        "temperature": options.temperature,
-        "stopSequences": [*options.stop_sequences] or None,
-    }
-    inference = {name: value for name, value in inference.items() if value is not None}
+    inference = settings_as(options, max_tokens="maxTokens", temperature="temperature", stop_sequences="stopSequences")
     if inference:
         body["inferenceConfig"] = inference
     if options.output is not None:

@@ -51,7 +51,7 @@ from rxworker.messages.lenient_json import read_json, read_repaired
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure, error_failure
-from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
+from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind, read_stop
 from rxworker.providers.gemini import wire
 from rxworker.providers.malformed import (
     BROKEN,
@@ -109,7 +109,7 @@ class Choice:
         """Why it ended, as far as is known."""
         # Arguments without a name may belong to the call without arguments, which must not run with its defaults.
         called = self._called and not (self._malformed and self._is_bare)
-        return wire.read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
+        return read_stop(self._raw, called, self._malformed, self._detail)
 
     def continue_text(self, piece: wire.WireCandidate) -> TextDelta | ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do.

@@ -21,9 +21,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.messages import (
@@ -51,23 +50,10 @@ from rxworker.providers.fit import DYNAMIC, settings_as, with_extra
 from rxworker.providers.gemini.wire import CALL, SIGNATURE, SNAKE, split
 from rxworker.providers.takes import TAKES, Media, PartEncoders, media, readable, safe_name
 
+Part: TypeAlias = tuple[int, JsonObject]  # with its place among the parts of its content
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
 NESTED = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
-
-
-class KnownCall(Struct, frozen=True):
-    """A call that has been encoded, for its result.
-
-    Attributes:
-        number: Its index among the calls of the conversation.
-        name: The tool's name.
-        id: Gemini's id; empty where it gave none.
-    """
-
-    number: int
-    name: str
-    id: str = ""
 
 
 class Calls:
@@ -76,19 +62,19 @@ class Calls:
     >>> calls = Calls()
     >>> calls.encode(ToolCall("call_1", "look", {}, {"thoughtSignature": "AAAA"}), own=True)
     {'thoughtSignature': 'AAAA', 'functionCall': {'id': 'call_1', 'name': 'look', 'args': {}}}
-    >>> calls.answer(ToolResult("call_1", "blue"))["functionResponse"]
-    {'id': 'call_1', 'name': 'look', 'response': {'output': 'blue'}}
+    >>> calls.answer(ToolResult("call_1", "blue"))
+    (0, {'functionResponse': {'id': 'call_1', 'name': 'look', 'response': {'output': 'blue'}}})
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, KnownCall] = {}
+        self._known: dict[str, tuple[int, str, str]] = {}  # the number, the name and Gemini's id, if it gave one
         self._count = 0
 
     def encode(self, call: ToolCall, own: bool) -> JsonObject:
         """The part that calls; only Gemini's own calls have signatures, and ids that it knows."""
         tool_id = call.id if own and not is_made(call.id) else ""
         name = safe_name(call.name, TAKES[NAME].names)
-        self._known[call.id] = KnownCall(self._count, name, tool_id)
+        self._known[call.id] = self._count, name, tool_id
         self._count += 1
         function: JsonObject = {"id": tool_id} if tool_id else {}
         function |= {"name": name, "args": arguments(call)}
@@ -96,69 +82,46 @@ class Calls:
         part: JsonObject = {CALL: function}
         return echo | part
 
-    def place(self, result: ToolResult) -> int:
-        """Where a result belongs among the results: results keep the order of the calls."""
-        call = self._known.get(result.tool_use_id)
-        return call.number if call else UNKNOWN
-
-    def answer(self, result: ToolResult, parts: Sequence[JsonObject] = ()) -> JsonObject:
-        """The part that answers a call: an object with the output or the error.
+    def answer(self, result: ToolResult, parts: Sequence[JsonObject] = ()) -> Part:
+        """The part that answers a call: an object with the output or the error. Results keep the order of the calls.
 
         Args:
             result: The result.
             parts: Its pictures and documents, for models that take them there.
         """
-        call = self._known.get(result.tool_use_id) or KnownCall(
-            UNKNOWN, safe_name(result.name or "unknown", TAKES[NAME].names)
-        )
-        response: JsonObject = {"id": call.id} if call.id else {}
-        response |= {"name": call.name, "response": _response(result)}
+        unknown = UNKNOWN, safe_name(result.name or "unknown", TAKES[NAME].names), ""
+        place, name, tool_id = self._known.get(result.tool_use_id, unknown)
+        response: JsonObject = {"id": tool_id} if tool_id else {}
+        response |= {"name": name, "response": _response(result)}
         if parts:
             response["parts"] = [*parts]
-        return {"functionResponse": response}
+        return place, {"functionResponse": response}
 
 
-def nested(result: ToolResult) -> list[JsonObject]:
-    """The parts of a result that are sent inside its answer, for models from Gemini 3 on.
+def media_of(result: ToolResult, *, since_3: bool) -> tuple[list[JsonObject], list[JsonObject]]:
+    """The media of a result that are sent inside its answer, and the parts after all results.
 
-    Bytes of the types that Google names.
+    Inside are bytes of the types that Google names, for models from Gemini 3 on. A line before the others names their
+    call.
 
-    >>> nested(ToolResult("1", (Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"))))
+    >>> media_of(ToolResult("1", (Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"))), since_3=True)[0]
     [{'inlineData': {'mimeType': 'image/png', 'data': 'iVBORw0KGgo='}}]
     """
-    return [
-        {"inlineData": {"mimeType": block.media_type, **_named(block), "data": block.data}}
-        for block in _media_of(result)
-        if _is_nested(block)
-    ]
-
-
-def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
-    """The media of a result that are not inside its answer.
-
-    Parts after the results, preceded by a line that names their call.
-    """
-    media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
-    if not media:
-        return []
+    within: list[JsonObject] = []
+    after: list[JsonObject] = []
+    for block in () if isinstance(result.content, str) else result.content:
+        if isinstance(block, Text):
+            continue
+        block = media(block, TAKES[NAME])
+        is_nested = not isinstance(block, Audio) and block.data and not block.url and block.media_type in NESTED
+        if since_3 and is_nested:
+            title = block.title if isinstance(block, Document) else None
+            inline: JsonObject = {"mimeType": block.media_type, "data": block.data}
+            within.append({"inlineData": inline | ({"displayName": title} if title else {})})
+        else:
+            after += _media(block)
     label: JsonObject = {"text": f"From the result of {result.name or 'the call'}:"}
-    return [label, *(part for block in media for part in _media(block))]
-
-
-def _media_of(result: ToolResult) -> list[Media]:
-    blocks = () if isinstance(result.content, str) else result.content
-    return [media(block, TAKES[NAME]) for block in blocks if isinstance(block, Media)]
-
-
-def _is_nested(block: Media) -> bool:
-    if isinstance(block, Audio):
-        return False
-    return bool(block.data) and not block.url and block.media_type in NESTED
-
-
-def _named(block: Media) -> JsonObject:
-    title = block.title if isinstance(block, Document) else None
-    return {"displayName": title} if title else {}
+    return within, [label, *after] if after else []
 
 
 def _response(result: ToolResult) -> JsonObject:
@@ -173,8 +136,6 @@ NAME = "gemini"
 
 _SINCE_3 = re.compile(r"gemini-([3-9]|\d\d)")
 _AFTER = UNKNOWN + 1  # where parts stand that answer no call
-
-Part = tuple[int, JsonObject]  # with its place among the parts of its content
 
 
 def encode(model: str, request: Request) -> Body:
@@ -242,9 +203,9 @@ def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
         if isinstance(block, ToolResult):
             if not isinstance(block.content, str):
                 block = replace(block, content=readable(block.content, _media))
-            within = nested(block) if since_3 else []
-            parts.append((calls.place(block), calls.answer(block, within)))
-            parts += [(_AFTER, part) for part in shown(block, since_3=since_3)]
+            within, after = media_of(block, since_3=since_3)
+            parts.append(calls.answer(block, within))
+            parts += [(_AFTER, part) for part in after]
         elif type(block) in USER:
             parts += [(_AFTER, part) for part in USER[type(block)](block)]
     return parts

@@ -30,7 +30,6 @@ from rxworker.events.arguments import member_path
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import word
 from rxworker.messages.usage import Usage
-from rxworker.providers.finish_reasons import stop_kind
 from rxworker.providers.usage import numbers_in, total
 
 CALL = "functionCall"
@@ -192,25 +191,6 @@ def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
 
 # What stands for no reason at all: the first value of Google's enumerations.
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
-
-
-def read_stop(
-    raw: str | None, *, called: bool, malformed: bool = False, detail: str | None = None
-) -> StopReason | None:
-    """The normal form.
-
-    Args:
-        raw: The finish reason; Gemini has no word of its own for calls.
-        called: Whether a call was completed.
-        malformed: Whether there was a call that names no tool.
-        detail: The finish message.
-
-    >>> read_stop("STOP", called=True).kind
-    <StopKind.TOOL_USE: 'ToolUse'>
-    """
-    if raw is None:
-        return None
-    return StopReason(stop_kind(raw, called=called, malformed=malformed), raw, detail)
 
 
 def read_block(feedback: Json) -> StopReason | None:

@@ -40,26 +40,10 @@ from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
-from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.finish_reasons import read_stop
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
 from rxworker.providers.takes import made_id
 from rxworker.providers.usage import numbers_in
-
-
-def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:
-    """The normal form.
-
-    Args:
-        raw: The reason; old servers send none.
-        called: Whether a tool was called, of which Ollama has no word of its own.
-        malformed: Whether there was a call that names no tool.
-
-    >>> read_stop("stop", called=True).kind
-    <StopKind.TOOL_USE: 'ToolUse'>
-    """
-    if raw is None:
-        return StopReason(StopKind.TOOL_USE) if called else None
-    return StopReason(stop_kind(raw, called=called, malformed=malformed), raw)
 
 
 def read_usage(line: WireLine) -> Usage | None:
@@ -289,7 +273,9 @@ class OllamaDecoder(LenientDecoder):
         yield from self._close_prose()
         if (usage := read_usage(wire)) is not None:
             yield usage
-        stop = read_stop(wire.done_reason, called=self._called, malformed=self._malformed)
+        stop = read_stop(wire.done_reason, self._called, self._malformed)
+        if stop is None and self._called:
+            stop = StopReason(StopKind.TOOL_USE)  # old servers send no reason
         yield Status(ResponseStatus.COMPLETED, stop_reason=stop)
 
     # what does not fit
