@@ -307,7 +307,7 @@ def _change(before: Entries, now: Entries) -> CacheChange | None:
             names = sorted({*by_name[0], *by_name[1]})
             entries, others = ([(name, one.get(name)) for name in names] for one in by_name)
         elif part == "message":
-            others = others[: len(entries)]  # what follows is no change
+            others = others[: len(entries)]  # what follows changes nothing
         for (path, one), (other_path, other) in zip_longest(entries, others, fillvalue=("", None)):
             if _differ(one, other):
                 found = _difference(part, other_path or path, one, other)

@@ -123,7 +123,8 @@ class Service(ABC):
     """
 
     name: str
-    _variable: str  # the environment variable of the key
+    _variable: str  # the environment variable of the key, or the argument that has it
+    _shown: tuple[str, ...] = ("base_url", "address")  # the arguments for the place of the model
     _key_headers: tuple[str, ...] = ("authorization",)
     _accept: tuple[str, ...] = ("text/event-stream",)
     _shows_vendor = False  # whether its host shows whose models are there
@@ -182,12 +183,9 @@ class Service(ABC):
         endpoint(base_url, "", "")
 
     def __repr__(self) -> str:
-        shown = [f", {name}={value!r}" for name, value in self._place().items() if value]
+        place = {name: hidden_url(getattr(self, f"_{name}") or "") for name in self._shown}
+        shown = [f", {name}={value!r}" for name, value in place.items() if value]
         return f"{type(self).__name__}({self.model!r}{''.join(shown)})"
-
-    def _place(self) -> dict[str, str | None]:
-        """The arguments for the place of the model, without secrets."""
-        return {"base_url": hidden_url(self._base_url or ""), "address": hidden_url(self._address or "")}
 
     def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:
         """The request for the next message.
@@ -200,7 +198,7 @@ class Service(ABC):
         url = self._address or self._url()
         info = self._info_at(url)
         options = fitted(self.model, info, options, self._room)
-        if options.output is not None and tools and not self._structures(info, url):
+        if options.output is not None and tools and not self.structures_beside_tools:
             conversation = replace(conversation, system=with_schema(conversation.system, options.output))
             options = replace(options, output=None)
         others = foreign(conversation.messages, Origin(self.name, service_at(url), self.model))
@@ -231,7 +229,7 @@ class Service(ABC):
         try:
             body = self._body(draft)
         except LocalProtocolError:
-            body = self._body(self._without_refused(draft))
+            body = self._body(_without_refused(draft, self._body))
         finally:
             NOTES.reset(before)
         return HttpRequest(
@@ -244,29 +242,6 @@ class Service(ABC):
             renamed=fit.own,
             left_out=(*notes,),
         )
-
-    def _without_refused(self, draft: Draft) -> Draft:
-        """The request with a text for each part of an earlier message of the user's that cannot be encoded.
-
-        Another service has answered to it. What is refused of the input of now is raised.
-        """
-
-        def taken(block: Content) -> Content:
-            if not isinstance(block, Image | Document | Audio | OpaqueBlock):
-                return block
-            try:
-                alone = Conversation((Message("user", (block,)),))
-                self._body(replace(draft, conversation=alone, tools=(), options=Options()))
-            except LocalProtocolError as error:
-                return in_place(block, error, "message")
-            return block
-
-        messages = draft.conversation.messages
-        last = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
-        earlier = [
-            m if m.role == "assistant" else replace(m, content=(*map(taken, m.content),)) for m in messages[:last]
-        ]
-        return replace(draft, conversation=draft.conversation.with_messages([*earlier, *messages[last:]]))
 
     @property
     def service(self) -> str:
@@ -298,7 +273,7 @@ class Service(ABC):
     @property
     def structures_beside_tools(self) -> bool:
         """Whether an answer can be held to a schema in a request with tools; without it, the model reads the schema."""
-        return self._structures(self.info, self._address or self._url())
+        return self.info.structured_with_tools
 
     @property
     def info(self) -> ModelInfo:
@@ -311,11 +286,6 @@ class Service(ABC):
             return self._info
         row = model_info(self.model, host_of(url) if self._shows_vendor else "")
         return row if row.vendor in self._vendors else UNKNOWN
-
-    def _structures(self, info: ModelInfo, url: str) -> bool:
-        """Whether an answer can be held to a schema in a request with tools, at this address."""
-        del url
-        return info.structured_with_tools
 
     def _settled(self, request: Draft) -> Options:
         """The settings, as the rest of the request demands them."""
@@ -368,13 +338,8 @@ class Service(ABC):
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The error of a response that is not a stream, and its remedy."""
         return explain(
-            self.name, status, headers, body, model=self.model, variable=self._credential, secrets=self._secrets()
+            self.name, status, headers, body, model=self.model, variable=self._variables[0], secrets=self._secrets()
         )
-
-    @property
-    def _credential(self) -> str:
-        """The setting for authentication, for errors."""
-        return self._variables[0]
 
     @property
     def _variables(self) -> tuple[str, ...]:
@@ -386,6 +351,28 @@ class Service(ABC):
         secret = [value for name, value in self._headers.items() if is_secret(name)]
         own = current_secrets(self._given if isinstance(self._given, str) else self._last_key, *self._variables)
         return (*own, *(value.removeprefix("Bearer ") for value in secret))
+
+
+def _without_refused(draft: Draft, encode: Callable[[Draft], object]) -> Draft:
+    """The request with a text for each part of an earlier message of the user's that cannot be encoded.
+
+    Another service has answered to it. What is refused of the input of now is raised.
+    """
+
+    def taken(block: Content) -> Content:
+        if not isinstance(block, Image | Document | Audio | OpaqueBlock):
+            return block
+        try:
+            alone = Conversation((Message("user", (block,)),))
+            encode(replace(draft, conversation=alone, tools=(), options=Options()))
+        except LocalProtocolError as error:
+            return in_place(block, error, "message")
+        return block
+
+    messages = draft.conversation.messages
+    last = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+    earlier = [m if m.role == "assistant" else replace(m, content=(*map(taken, m.content),)) for m in messages[:last]]
+    return replace(draft, conversation=draft.conversation.with_messages([*earlier, *messages[last:]]))
 
 
 OPENAI = "https://api.openai.com/v1"

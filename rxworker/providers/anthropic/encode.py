@@ -30,7 +30,6 @@ from rxworker.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolMeta,
     ToolResult,
 )
 from rxworker.providers.anthropic.container import CONTAINER, RESULT, OwnCalls, container_extra, container_id, valid_id
@@ -59,45 +58,6 @@ from rxworker.providers.schema import closed
 from rxworker.providers.takes import TAKES, Encoders, encoded_parts, media, safe_name
 
 DEFAULT_MAX_TOKENS = 8192
-
-
-class HostedMessages:
-    """Encodes the requests of one model at such a cloud.
-
-    Args:
-        model: The name of the model.
-        version: The version of the protocol that the cloud names.
-        max_tokens: The maximum of tokens of an answer, if the request's options have none.
-        without: The members that the cloud has elsewhere.
-    """
-
-    def __init__(self, model: str, version: str, max_tokens: int, without: Sequence[str] = ("model",)) -> None:
-        self._model = model
-        self._version = version
-        self._max_tokens = max_tokens
-        self._without = without
-        self._remembered = Remembered[MessagesEncoder](encode_tool)
-
-    def encode(self, request: Request, betas: str | None = None) -> bytes:
-        """The JSON of a request.
-
-        Args:
-            request: What is sent.
-            betas: The names of the header ``anthropic-beta``, where the cloud reads them in the body.
-        """
-
-        def encoded(encoder: MessagesEncoder) -> Body:
-            body = encode(self._model, request, encoder, self._remembered.tools, self._max_tokens, time.time())
-            for name in self._without:
-                del body[name]
-            body.setdefault("anthropic_version", self._version)
-            if betas:
-                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
-            return body
-
-        return self._remembered.encode(request.conversation.messages, MessagesEncoder(), encoded)
-
-
 NAME = "anthropic"
 
 Encoded: TypeAlias = tuple[str, list[JsonObject]]
@@ -108,73 +68,104 @@ Place: TypeAlias = tuple[int, int, CachePoint]
 _MARK = attrgetter("cache_control")
 
 
-def encode(
-    model: str,
-    request: Request,
-    encoder: MessagesEncoder,
-    known: Callable[[Sequence[ToolMeta]], Raw],
-    max_tokens: int,
-    now: float,
-) -> Body:
-    """The body.
+class RequestEncoder:
+    """Encodes the requests of one model.
 
     Args:
         model: The name of the model.
-        request: The conversation so far, the tools that the model may call, and the settings.
-        encoder: One that took the beginning of the conversation, or a new one.
-        known: Gives the tools as JSON.
-        max_tokens: The maximum to write, if the options have none.
-        now: Seconds since the epoch; a container that has expired is not sent.
-
-    Raises:
-        ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
-            protocol does not have.
+        max_tokens: The maximum of tokens of an answer, if the request's options have none.
+        version: The version of the protocol that a cloud names in the body.
+        without: The members that a cloud has elsewhere.
+        now: Gives the seconds since the epoch; a container that has expired is not sent.
     """
-    conversation, options = request.conversation, request.options
-    tools = with_toolsets(request.tools)
-    system, messages = split_system(conversation)
-    point, head = leading_point(conversation)
-    encoder.feed_new(messages)
-    body: Body = {
-        "model": model,
-        "max_tokens": limit_of(options, max_tokens),
-        "messages": Raw(b"[]"),  # how many marks they may carry is known at the end
-        "stream": True,
-    }
-    if system:
-        body["system"] = system
-    if tools:
-        is_marked = point or tools[-1].defer_loading or any(map(_MARK, tools))
-        code = code_tool(options.extra)
-        is_known = not (is_marked or "tools" in options.extra)
-        body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]
-        if options.tool_choice is not None or options.parallel_tool_calls is not None:
-            body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
-    body |= settings_as(options, stop_sequences="stop_sequences", temperature="temperature")
-    body |= encode_thinking(options.thinking)
-    if options.output is not None:
-        form: JsonObject = {"type": "json_schema", "schema": closed(options.output.schema)}
-        body = with_extra(body, {"output_config": {"format": form}})
-    if options.compact_at is not None:
-        body["context_management"] = encode_compaction(options.compact_at)
-    container = valid_id(encoder.echo, now)
-    if container is not None:
-        body[CONTAINER] = container
-    if options.extra:
-        body = with_extra(body, container_extra(options.extra, container), whole=(CONTAINER,))
-        container = container_id(body)
-    marks, moving = MAX_MARKS, None
-    # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
-    if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
-        parts = cached_parts(options)
-        moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
-        if moving and system and encoder.points:
-            parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
-        ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
-        body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=1 if moving else MAX_MARKS)
-    if "messages" not in options.extra:
-        body["messages"] = encoder.messages(marks, container, moving)
-    return body
+
+    def __init__(
+        self,
+        model: str,
+        max_tokens: int,
+        version: str = "",
+        without: Sequence[str] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+        self._version = version
+        self._without = without
+        self._now = now
+        self._remembered = Remembered[MessagesEncoder](encode_tool)
+
+    def encode(self, request: Request, *, betas: str | None = None, takes_unsealed: bool = False) -> bytes:
+        """The JSON of a request.
+
+        Args:
+            request: The conversation so far, the tools that the model may call, and the settings.
+            betas: The names of the header ``anthropic-beta``, where a cloud reads them in the body.
+            takes_unsealed: Whether the service takes thinking without a signature.
+
+        Raises:
+            ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
+                protocol does not have.
+        """
+
+        def encoded(encoder: MessagesEncoder) -> Body:
+            body = self._body(request, encoder)
+            for name in self._without:
+                del body[name]
+            if self._version:
+                body.setdefault("anthropic_version", self._version)
+            if betas:
+                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
+            return body
+
+        new = MessagesEncoder(takes_unsealed=takes_unsealed)
+        return self._remembered.encode(request.conversation.messages, new, encoded)
+
+    def _body(self, request: Request, encoder: MessagesEncoder) -> Body:
+        conversation, options = request.conversation, request.options
+        tools = with_toolsets(request.tools)
+        system, messages = split_system(conversation)
+        point, head = leading_point(conversation)
+        encoder.feed_new(messages)
+        body: Body = {
+            "model": self._model,
+            "max_tokens": limit_of(options, self._max_tokens),
+            "messages": Raw(b"[]"),  # how many marks they may carry is known at the end
+            "stream": True,
+        }
+        if system:
+            body["system"] = system
+        if tools:
+            is_marked = point or tools[-1].defer_loading or any(map(_MARK, tools))
+            code = code_tool(options.extra)
+            is_known = not (is_marked or "tools" in options.extra)
+            body["tools"] = self._remembered.tools(tools) if is_known else [encode_tool(tool, code) for tool in tools]
+            if options.tool_choice is not None or options.parallel_tool_calls is not None:
+                body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
+        body |= settings_as(options, stop_sequences="stop_sequences", temperature="temperature")
+        body |= encode_thinking(options.thinking)
+        if options.output is not None:
+            form: JsonObject = {"type": "json_schema", "schema": closed(options.output.schema)}
+            body = with_extra(body, {"output_config": {"format": form}})
+        if options.compact_at is not None:
+            body["context_management"] = encode_compaction(options.compact_at)
+        container = valid_id(encoder.echo, self._now())
+        if container is not None:
+            body[CONTAINER] = container
+        if options.extra:
+            body = with_extra(body, container_extra(options.extra, container), whole=(CONTAINER,))
+            container = container_id(body)
+        marks, moving = MAX_MARKS, None
+        # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
+        if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
+            parts = cached_parts(options)
+            moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
+            if moving and system and encoder.points:
+                parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
+            ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
+            body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=1 if moving else MAX_MARKS)
+        if "messages" not in options.extra:
+            body["messages"] = encoder.messages(marks, container, moving)
+        return body
 
 
 class MessagesEncoder(MessageEncoder):

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import ClassVar, Unpack
 
 from msgspec.structs import replace
 
 from rxworker.messages.settings import check_plain
 from rxworker.providers.anthropic.decode import AnthropicDecoder
-from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, NAME, HostedMessages, MessagesEncoder, encode
-from rxworker.providers.anthropic.options import BETAS, at_version, encode_tool, with_binding
+from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, NAME, RequestEncoder
+from rxworker.providers.anthropic.options import BETAS, at_version, with_binding
 from rxworker.providers.anthropic.wire import numbers
 from rxworker.providers.base import Options
-from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     GLOBAL,
     LOCATION,
@@ -67,6 +65,7 @@ class AnthropicVertex(Service):
     """
 
     name = NAME
+    _variable = "access_token=..."
     _vendors = ("anthropic",)
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
@@ -85,7 +84,7 @@ class AnthropicVertex(Service):
         self._room = max_tokens
         self._project = project
         self._location = location
-        self._messages = HostedMessages(model, "vertex-2023-10-16", max_tokens)
+        self._messages = RequestEncoder(model, max_tokens, "vertex-2023-10-16", ("model",))
 
     def _base(self) -> str | None:
         return self._base_url or os.environ.get("ANTHROPIC_VERTEX_BASE_URL")
@@ -107,14 +106,6 @@ class AnthropicVertex(Service):
 
     def _body(self, request: Draft) -> bytes:
         return self._messages.encode(request)
-
-    @property
-    def _variables(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def _credential(self) -> str:
-        return "access_token=..."
 
 
 PATH = "/messages"
@@ -175,9 +166,8 @@ class Anthropic(HostedService):
     ) -> None:
         check_plain("Anthropic(now)", now)
         super().__init__(model, **settings)
-        self._max_tokens = self._room = max_tokens
-        self._now = now
-        self._remembered = Remembered[MessagesEncoder](encode_tool)
+        self._room = max_tokens
+        self._messages = RequestEncoder(model, max_tokens, now=now)
 
     def _url(self) -> str:
         base = base_address(self._base_url, "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
@@ -213,8 +203,4 @@ class Anthropic(HostedService):
         return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Draft) -> bytes:
-        body = partial(
-            encode, self.model, request, known=self._remembered.tools, max_tokens=self._max_tokens, now=self._now()
-        )
-        new = MessagesEncoder(takes_unsealed=not host_of(request.url).endswith(OWN_HOSTS))
-        return self._remembered.encode(request.conversation.messages, new, body)
+        return self._messages.encode(request, takes_unsealed=not host_of(request.url).endswith(OWN_HOSTS))

@@ -27,7 +27,7 @@ from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import as_array, as_object, read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
-from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, HostedMessages
+from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, RequestEncoder
 from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
 from rxworker.providers.anthropic.wire import numbers as numbers_of_messages
 from rxworker.providers.base import Authorize, HttpRequest, Options, ResponseDecoder
@@ -264,14 +264,14 @@ class AnthropicBedrock(BedrockService):
     ) -> None:
         super().__init__(model, region=region, profile=profile, **settings)
         self._room = max_tokens
-        self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
+        self._messages = RequestEncoder(model, max_tokens, VERSION, ("model", "stream"))
 
     def _settled(self, request: Draft) -> Options:
         return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Draft) -> bytes:
         headers = self._headers | checked_headers(request.options.headers)
-        return self._messages.encode(request, headers.get("anthropic-beta"))  # read in the body
+        return self._messages.encode(request, betas=headers.get(BETAS))  # read in the body
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -117,7 +117,9 @@ def media_of(result: ToolResult, *, since_3: bool) -> tuple[list[JsonObject], li
         if since_3 and is_nested:
             title = block.title if isinstance(block, Document) else None
             inline: JsonObject = {"mimeType": block.media_type, "data": block.data}
-            within.append({"inlineData": inline | ({"displayName": title} if title else {})})
+            if title:
+                inline["displayName"] = title
+            within.append({"inlineData": inline})
         else:
             after += _media(block)
     label: JsonObject = {"text": f"From the result of {result.name or 'the call'}:"}

@@ -18,7 +18,6 @@ from rxworker.providers.endpoint import (
     PROJECT,
     base_address,
     bearer,
-    current_secrets,
     endpoint,
     read_key,
     resource,
@@ -87,6 +86,7 @@ class GoogleService(Service):
 
     _variable = "GEMINI_API_KEY"
     _key_headers = ("authorization", "x-goog-api-key")
+    _shown = ("base_url", "address", "project", "location")
     _vendors = ("gemini",)
 
     def __init__(
@@ -108,9 +108,6 @@ class GoogleService(Service):
     def _check_base(self, base_url: str) -> None:
         self._developer_url(base_url, self.model)
 
-    def _place(self) -> dict[str, str | None]:
-        return super()._place() | {"project": self._project, "location": self._location}
-
     @staticmethod
     @abstractmethod
     def _developer_url(base_url: str, model: str, /) -> str:
@@ -122,11 +119,8 @@ class GoogleService(Service):
         """The address of the requests at Vertex AI."""
 
     @property
-    def _credential(self) -> str:
-        return "access_token=..." if self._at_vertex else self._variable
-
-    def _secrets(self) -> tuple[str | None, ...]:
-        return (*super()._secrets(), *current_secrets(None, OTHER_KEY))
+    def _variables(self) -> tuple[str, ...]:
+        return (*(("access_token=...",) if self._at_vertex else ()), self._variable, OTHER_KEY)
 
     def _url(self) -> str:
         if not self._at_vertex:

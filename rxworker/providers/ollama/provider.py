@@ -10,7 +10,6 @@ from rxworker.framing import NdjsonDecoder
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
-from rxworker.providers.models import ModelInfo
 from rxworker.providers.ollama.decode import OllamaDecoder, numbers
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.service import Service
@@ -110,9 +109,10 @@ class Ollama(Service):
         key = read_key(given, self._variable, needed=host_of(url) == "ollama.com")
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def _structures(self, info: ModelInfo, url: str) -> bool:
-        del info, url
-        return False  # its grammar of the answer leaves no calls
+    @property
+    def structures_beside_tools(self) -> bool:
+        """Never: its grammar of the answer leaves no calls."""
+        return False
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -11,7 +11,7 @@ from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
-from rxworker.providers.models import ModelInfo, model_info
+from rxworker.providers.models import model_info
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of, for_maker
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
@@ -62,8 +62,10 @@ class OpenAIChat(OpenAIService):
     def _dialect_at(self, url: str) -> Dialect:
         return self._dialect or for_maker(dialect_of(url), maker_of(self.model))
 
-    def _structures(self, info: ModelInfo, url: str) -> bool:
-        return info.structured_with_tools and self._dialect_at(url).schemas_beside_tools
+    @property
+    def structures_beside_tools(self) -> bool:
+        """See `Service`."""
+        return super().structures_beside_tools and self.dialect.schemas_beside_tools
 
     def _settled(self, request: Draft) -> Options:
         info, options = request.info, request.options
