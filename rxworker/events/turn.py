@@ -525,40 +525,19 @@ class Fork(Struct, frozen=True, tag="fork", omit_defaults=True):
     worker: str = ""
 
 
-TurnEvent: TypeAlias = (
-    RunStart
-    | TurnStart
-    | TurnStop
-    | AttemptStart
-    | AttemptRetract
-    | ToolStart
-    | ToolProgress
-    | ToolStop
-    | ToolOutput
-    | BackgroundStart
-    | BackgroundProgress
-    | BackgroundStop
-    | MessageAdd
-    | ConversationReplace
-    | ConversationCompact
-    | SharedStateChange
-    | HookMessage
-    | Custom
-    | HookVerdict
-    | LimitReached
-    | LoopHold
-    | WatcherDetach
-    | Gap
-    | RunPause
-    | RunResume
-    | RunStop
-    | RunAbort
-    | RunRecover
-    | RunRequeue
-    | HandOver
-    | CommandTaken
-    | Fork
+_OfRuns: TypeAlias = (
+    RunStart | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork
 )
+_OfTurns: TypeAlias = (
+    TurnStart | TurnStop | AttemptStart | AttemptRetract | MessageAdd | ConversationReplace | ConversationCompact
+)
+_OfTools: TypeAlias = (
+    ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop
+)
+_OfWatchers: TypeAlias = (
+    SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap
+)
+TurnEvent: TypeAlias = _OfRuns | _OfTurns | _OfTools | _OfWatchers
 """Any event of a worker."""
 ResponseEvent: TypeAlias = Meta | BlockEvent
 """Any event of a response: a meta event or an event of a block. A model emits these."""

@@ -280,19 +280,10 @@ class CachePoint(ContentBlock, frozen=True, tag="cache_point"):
     ttl: str | None = None
 
 
+ProviderBlock: TypeAlias = ServerToolCall | ServerToolResult | OpaqueBlock
+"""A block that only its provider understands, and is sent back to it."""
 Content: TypeAlias = (
-    Text
-    | Thinking
-    | Refusal
-    | ToolCall
-    | ToolResult
-    | Image
-    | Document
-    | Audio
-    | ServerToolCall
-    | ServerToolResult
-    | OpaqueBlock
-    | CachePoint
+    Text | Thinking | Refusal | ToolCall | ToolResult | Image | Document | Audio | ProviderBlock | CachePoint
 )
 """Any content block."""
 

@@ -64,35 +64,22 @@ Faults: TypeAlias = Iterator[Fault]
 """What is wrong with an event."""
 
 CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)
-ARGUMENTS = frozenset({events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE, events.BlockType.OPAQUE})
+Kind = events.BlockType
+_ALL = frozenset(Kind)
+ARGUMENTS = frozenset({Kind.TOOL_USE, Kind.SERVER_TOOL_USE, Kind.OPAQUE})
 FITTING: dict[type[object], frozenset[events.BlockType]] = {
-    events.TextDelta: frozenset(events.BlockType)
-    - {
-        events.BlockType.THINKING,
-        events.BlockType.REFUSAL,
-        events.BlockType.TOOL_USE,
-        events.BlockType.SERVER_TOOL_USE,
-    },
-    events.ThinkingDelta: frozenset({events.BlockType.THINKING, events.BlockType.OPAQUE}),
-    events.RefusalDelta: frozenset({events.BlockType.REFUSAL}),
+    events.TextDelta: _ALL - {Kind.THINKING, Kind.REFUSAL, Kind.TOOL_USE, Kind.SERVER_TOOL_USE},
+    events.ThinkingDelta: frozenset({Kind.THINKING, Kind.OPAQUE}),
+    events.RefusalDelta: frozenset({Kind.REFUSAL}),
     events.InputJsonDelta: ARGUMENTS,
     events.InputValueDelta: ARGUMENTS,
 }
 
 
-_ALL = frozenset(events.BlockType)
-_AFTER_A_CUT = (
-    events.AttemptStart,
-    events.AttemptRetract,
-    events.TurnStop,
-    events.RunStop,
-    events.RunAbort,
-    events.RunPause,
-)
-_AFTER_THE_END = (
-    *(events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach, events.Custom),
-    events.Fork,
-)
+_ENDS = (events.RunStop, events.RunAbort, events.RunPause)
+_AFTER_A_CUT = (events.AttemptStart, events.AttemptRetract, events.TurnStop, *_ENDS)
+_BEGINS = (events.RunStart, events.RunResume, events.RunRequeue)
+_AFTER_THE_END = (*_BEGINS, events.WatcherDetach, events.Custom, events.Fork)
 
 
 class ResponseGrammar:
@@ -103,7 +90,7 @@ class ResponseGrammar:
             with which they do not run.
 
     >>> grammar = ResponseGrammar()
-    >>> grammar.feed(events.BlockStart(0, events.BlockType.TEXT))
+    >>> grammar.feed(events.BlockStart(0, Kind.TEXT))
     []
     >>> [fault.text for fault in grammar.finish()]
     ['block 0 (text) is still open at the end', 'the response has no terminal status']
@@ -195,7 +182,7 @@ class ResponseGrammar:
             self._used.add(index)
         if isinstance(event, events.BlockStop):
             self._reason = event.stop_reason or self._reason
-            if event.block_type is events.BlockType.TOOL_USE:
+            if event.block_type is Kind.TOOL_USE:
                 self._whole.append(index)
         yield from _misfits(start, event)
 
@@ -206,7 +193,7 @@ class ResponseGrammar:
         elif event.index in self._used:
             yield Fault(Rule.BLOCKS_END, f"{what} starts again after its end")
         self._open[event.index] = event
-        if event.block_type is not events.BlockType.TOOL_USE:
+        if event.block_type is not Kind.TOOL_USE:
             return
         # A tool call has an id at its start, and no two have the same.
         call = event.metadata
@@ -235,7 +222,7 @@ def _misfits(start: events.BlockStart, event: events.BlockEvent) -> Faults:
         ends_as = event.metadata if isinstance(event, events.BlockStop) else start.metadata
         if event.block_type is not start.block_type:
             yield Fault(Rule.BLOCKS_END, f"{what} ends as {event.block_type.value}")
-        elif start.block_type is events.BlockType.TOOL_USE and ends_as != start.metadata:
+        elif start.block_type is Kind.TOOL_USE and ends_as != start.metadata:
             yield Fault(Rule.CALLS_END, f"{what} does not end with the id and the name of its start")
     elif start.block_type not in FITTING.get(type(event), _ALL):
         yield Fault(Rule.BLOCKS_END, f"{what} has a {_name(event)}")
@@ -327,8 +314,12 @@ class RunGrammar:
                     yield Fault(Rule.BLOCKS_END, "TurnStop outside of a turn")
                 self._in_turn = self._content = False
                 yield from self._no_tools(name)
-            case events.ToolStart() | events.ToolProgress() | events.ToolStop() | events.ToolOutput():
-                yield from self._tool(event)
+            case events.ToolStart(call=call):
+                yield from self._tool(event, call.id)
+            case events.ToolOutput(result=result):
+                yield from self._tool(event, result.tool_use_id)
+            case events.ToolProgress(call_id=call_id) | events.ToolStop(call_id=call_id):
+                yield from self._tool(event, call_id)
             case events.BackgroundStart(background=call):
                 self._background.add(call.id)
             case events.BackgroundProgress(id=id) | events.BackgroundStop(id=id):
@@ -389,15 +380,10 @@ class RunGrammar:
         self._is_cut = False
         self._response.abandon()
 
-    def _tool(self, event: events.ToolStart | events.ToolProgress | events.ToolStop | events.ToolOutput) -> Faults:
+    def _tool(
+        self, event: events.ToolStart | events.ToolProgress | events.ToolStop | events.ToolOutput, name: str
+    ) -> Faults:
         """A tool that did not start may still stop: it was skipped."""
-        match event:
-            case events.ToolStart(call=call):
-                name = call.id
-            case events.ToolOutput(result=result):
-                name = result.tool_use_id
-            case _:
-                name = event.call_id
         key = name, event.place
         runs = key in self._running
         match event:

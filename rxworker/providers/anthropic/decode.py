@@ -40,7 +40,7 @@ from rxworker.providers.anthropic.container import CONTAINER, OWN_CALLS
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import error_failure
-from rxworker.providers.finish_reasons import NORMAL, known_kind
+from rxworker.providers.finish_reasons import NORMAL, known_kind, read_stop
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder
 from rxworker.providers.takes import made_id
 
@@ -451,7 +451,14 @@ class AnthropicDecoder(LenientDecoder):
         return self._take(event, frame.data)
 
     def _stop_reason(self) -> StopReason | None:
-        return wire.read_stop(self._stop, self._called, self._malformed)
+        stop, raw = self._stop, self._stop.stop_reason
+        detail = stop.stop_sequence if isinstance(stop.stop_sequence, str) else None
+        if raw == "model_context_window_exceeded":
+            detail = "context"
+        if isinstance(stop.stop_details, dict):
+            explanation = stop.stop_details.get("explanation") or stop.stop_details.get("category")
+            detail = explanation if isinstance(explanation, str) else detail
+        return read_stop(raw, self._called, self._malformed, detail)
 
 
 def _ping(_: AnthropicDecoder, __: wire.WirePing) -> Events:

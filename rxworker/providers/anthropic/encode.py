@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from msgspec import Raw
 
@@ -25,13 +26,12 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.content import ProviderBlock
 from rxworker.providers.anthropic.container import CONTAINER, RESULT, OwnCalls, container_extra, container_id, valid_id
 from rxworker.providers.anthropic.options import (
     MAX_MARKS,
@@ -106,21 +106,10 @@ class RequestEncoder:
             ConfigurationError: The thinking budget leaves no room for the answer, or a tool requires something that the
                 protocol does not have.
         """
-
-        def encoded(encoder: MessagesEncoder) -> Body:
-            body = self._body(request, encoder)
-            for name in self._without:
-                del body[name]
-            if self._version:
-                body.setdefault("anthropic_version", self._version)
-            if betas:
-                body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
-            return body
-
         new = MessagesEncoder(takes_unsealed=takes_unsealed)
-        return self._remembered.encode(request.conversation.messages, new, encoded)
+        return self._remembered.encode(request.conversation.messages, new, partial(self._body, request, betas))
 
-    def _body(self, request: Request, encoder: MessagesEncoder) -> Body:
+    def _body(self, request: Request, betas: str | None, encoder: MessagesEncoder) -> Body:
         conversation, options = request.conversation, request.options
         tools = with_toolsets(request.tools)
         system, messages = split_system(conversation)
@@ -165,6 +154,12 @@ class RequestEncoder:
             body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=1 if moving else MAX_MARKS)
         if "messages" not in options.extra:
             body["messages"] = encoder.messages(marks, container, moving)
+        for name in self._without:
+            del body[name]
+        if self._version:
+            body.setdefault("anthropic_version", self._version)
+        if betas:
+            body.setdefault("anthropic_beta", [*map(str.strip, betas.split(","))])
         return body
 
 
@@ -348,7 +343,7 @@ def _tool_call(block: ToolCall, own: bool) -> JsonObject:
     return block.echo | call if own and block.echo else call
 
 
-def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> JsonObject | None:
+def _echoed(block: ProviderBlock, own: bool) -> JsonObject | None:
     return block.echo if own and block.echo and "type" in block.echo else None
 
 
@@ -415,7 +410,5 @@ ASSISTANT: Encoders = {
     Refusal: _text,
     Thinking: _thinking_block,
     ToolCall: _tool_call,
-    ServerToolCall: _echoed,
-    ServerToolResult: _echoed,
-    OpaqueBlock: _echoed,
+    **dict.fromkeys(get_args(ProviderBlock), _echoed),
 }

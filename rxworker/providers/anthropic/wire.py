@@ -19,31 +19,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages import Json, JsonObject
 from rxworker.messages.usage import Usage
-from rxworker.providers import finish_reasons
 from rxworker.providers.usage import numbers_in, total
-
-
-def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReason | None:
-    """The normal form. A message that ends for the sake of a call which never came is malformed.
-
-    Args:
-        wire: The message as received.
-        called: Whether a call of a client's tool was completed.
-        malformed: Whether there was a call that names no tool.
-
-    >>> read_stop(WireStop("end_turn"), called=True).kind
-    <StopKind.TOOL_USE: 'ToolUse'>
-    """
-    raw = wire.stop_reason
-    detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
-    if raw == "model_context_window_exceeded":
-        detail = "context"
-    if isinstance(wire.stop_details, dict):
-        explanation = wire.stop_details.get("explanation") or wire.stop_details.get("category")
-        detail = explanation if isinstance(explanation, str) else detail
-    return finish_reasons.read_stop(raw, called, malformed, detail)
 
 
 def read_usage(raw: JsonObject) -> Usage:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import msgspec
 
@@ -32,14 +32,13 @@ from rxworker.messages import (
     OpaqueBlock,
     OutputFormat,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.content import ProviderBlock
 from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
@@ -308,7 +307,7 @@ def _call(block: ToolCall, _: bool) -> JsonObject:
     return {"toolUse": {**call, "input": arguments(block)}}
 
 
-def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> JsonObject | None:
+def _echoed(block: ProviderBlock, own: bool) -> JsonObject | None:
     return block.echo if own and block.echo else None
 
 
@@ -384,8 +383,6 @@ ASSISTANT: Encoders = {
     Refusal: _text,
     Thinking: _thinking,
     ToolCall: _call,
-    ServerToolCall: _echoed,
-    ServerToolResult: _echoed,
-    OpaqueBlock: _echoed,
+    **dict.fromkeys(get_args(ProviderBlock), _echoed),
     CachePoint: _cache_point,
 }

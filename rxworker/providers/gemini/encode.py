@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
@@ -34,15 +34,13 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.content import is_made
+from rxworker.messages.content import ProviderBlock, is_made
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -263,21 +261,19 @@ def _made(block: Image | Document, own: bool) -> list[JsonObject]:
     return _media(block) if block.data or block.url else []
 
 
-def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> list[JsonObject]:
+def _echoed(block: ProviderBlock, own: bool) -> list[JsonObject]:
     return [block.echo] if own and block.echo else []
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: PartEncoders = {Text: _text, Refusal: _text, Image: _media, Document: _media, Audio: _media, OpaqueBlock: _opaque}
+USER: PartEncoders = {Text: _text, Refusal: _text, **dict.fromkeys(get_args(Media), _media), OpaqueBlock: _opaque}
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
     Text: _own_text,
     Refusal: _refused,
     Thinking: _thought,
     Image: _made,
     Document: _made,
-    ServerToolCall: _echoed,
-    ServerToolResult: _echoed,
-    OpaqueBlock: _echoed,
+    **dict.fromkeys(get_args(ProviderBlock), _echoed),
 }
 
 

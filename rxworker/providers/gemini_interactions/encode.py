@@ -35,14 +35,13 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.content import ProviderBlock
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -195,7 +194,7 @@ def _add_block(block: Content, own: bool, steps: list[JsonObject]) -> None:
             steps[-1] = {**steps[-1], **kept, "content": joined}
         elif contents:
             steps.append({"type": OUTPUT, **kept, "content": [*contents]})
-    elif kept and isinstance(block, ServerToolCall | ServerToolResult | OpaqueBlock):
+    elif kept and isinstance(block, ProviderBlock):
         steps.append(kept)
 
 

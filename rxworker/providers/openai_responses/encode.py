@@ -39,15 +39,13 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
-    ServerToolCall,
-    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.content import TextFormat
+from rxworker.messages.content import ProviderBlock, TextFormat
 from rxworker.messages.lenient_json import as_array, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
@@ -271,9 +269,7 @@ def _document(block: Document) -> list[JsonObject]:
 PARTS: PartEncoders = {Text: _text, Refusal: _text, Image: _image, Document: _document, Audio: _audio}
 
 
-Answered: TypeAlias = (
-    Text | Refusal | Thinking | ToolCall | ServerToolCall | ServerToolResult | OpaqueBlock | Image | Document
-)
+Answered: TypeAlias = Text | Refusal | Thinking | ToolCall | ProviderBlock | Image | Document
 """The content of an answer that may have an echo."""
 
 # Kinds of blocks, as tuples: a union would be created at each use.
@@ -334,7 +330,7 @@ def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
         return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
-    return item if isinstance(block, ServerToolCall | ServerToolResult | OpaqueBlock | Image) else None
+    return item if isinstance(block, ProviderBlock | Image) else None
 
 
 def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:
