@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rxworker.messages.content import (
-    CachePoint,
-    Content,
-    Document,
-    Image,
-    Refusal,
-    ServerToolCall,
-    ServerToolResult,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import content
 from rxworker.messages.message import Message
 
 # What only an answer of a model can have.
-OF_AN_ANSWER: frozenset[type[object]] = frozenset({Thinking, ToolCall, ServerToolCall, ServerToolResult})
+OF_AN_ANSWER: frozenset[type[object]] = frozenset(
+    {content.Thinking, content.ToolCall, content.ServerToolCall, content.ServerToolResult}
+)
 
 
 def is_blank(message: Message) -> bool:
@@ -35,7 +25,7 @@ def is_blank(message: Message) -> bool:
 def is_thought(message: Message) -> bool:
     """Whether it is an assistant's message of thoughts alone: of a response that was cut before it spoke."""
     said = [block for block in message.content if _says(block)]
-    return message.role == "assistant" and all(isinstance(block, Thinking) for block in said)
+    return message.role == "assistant" and all(isinstance(block, content.Thinking) for block in said)
 
 
 def user_speaks(message: Message) -> bool:
@@ -45,7 +35,7 @@ def user_speaks(message: Message) -> bool:
 
 def has_source(block: object) -> bool:
     """Whether a picture or a document has bytes or an address; other blocks need none."""
-    return not isinstance(block, Image | Document) or bool(block.data or block.url)
+    return not isinstance(block, content.Image | content.Document) or bool(block.data or block.url)
 
 
 def dangling_thoughts(messages: Sequence[Message]) -> set[int]:
@@ -66,29 +56,29 @@ def dangling_thoughts(messages: Sequence[Message]) -> set[int]:
     return places
 
 
-def _says(block: Content) -> bool:
+def _says(block: content.Content) -> bool:
     match block:
-        case CachePoint():
+        case content.CachePoint():
             return False
-        case Text(text=text, citations=citations, echo=echo):
+        case content.Text(text=text, citations=citations, echo=echo):
             return bool(text.strip() or citations or echo)
-        case Refusal(text=text, echo=echo):
+        case content.Refusal(text=text, echo=echo):
             return bool(text.strip() or echo)
         case _:
             return True
 
 
-def _is_heard(block: Content) -> bool:
+def _is_heard(block: content.Content) -> bool:
     match block:
-        case Text(text=text):
+        case content.Text(text=text):
             return bool(text.strip())
-        case Image() | Document() | ToolResult():
+        case content.Image() | content.Document() | content.ToolResult():
             return True
         case _:
             return False
 
 
-def is_stray(block: Content, role: str) -> bool:
+def is_stray(block: content.Content, role: str) -> bool:
     """Whether a block is in a message of the wrong role.
 
     Calls, thinking and the work of the provider's tools belong to the assistant; results do not.
@@ -97,5 +87,5 @@ def is_stray(block: Content, role: str) -> bool:
     True
     """
     if role == "assistant":
-        return isinstance(block, ToolResult)
-    return type(block) in OF_AN_ANSWER or (role == "system" and isinstance(block, ToolResult))
+        return isinstance(block, content.ToolResult)
+    return type(block) in OF_AN_ANSWER or (role == "system" and isinstance(block, content.ToolResult))

@@ -16,22 +16,7 @@ from typing import TypeAlias, get_args
 
 from msgspec import Raw
 
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from rxworker.messages.content import ProviderBlock
+from rxworker.messages import Json, JsonObject, Message, content
 from rxworker.providers.anthropic.container import CONTAINER, RESULT, OwnCalls, container_extra, container_id, valid_id
 from rxworker.providers.anthropic.options import (
     MAX_MARKS,
@@ -62,7 +47,7 @@ NAME = "anthropic"
 
 Encoded: TypeAlias = tuple[str, list[JsonObject]]
 """The role and the blocks of a message."""
-Place: TypeAlias = tuple[int, int, CachePoint]
+Place: TypeAlias = tuple[int, int, content.CachePoint]
 """What a cache point follows: so many messages, and so many blocks of the last of these."""
 
 _MARK = attrgetter("cache_control")
@@ -147,7 +132,7 @@ class RequestEncoder:
         # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
         if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
             parts = cached_parts(options)
-            moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
+            moving = content.CachePoint(options.cache_ttl) if options.cache == "auto" else None
             if moving and system and encoder.points:
                 parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
             ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
@@ -200,7 +185,7 @@ class MessagesEncoder(MessageEncoder):
         for block in message.content:
             encoder = encoders.get(type(block))
             encoded: JsonObject | None = encoder(block, own) if encoder else None
-            if encoded is None and own and self.takes_unsealed and isinstance(block, Thinking):
+            if encoded is None and own and self.takes_unsealed and isinstance(block, content.Thinking):
                 encoded = {"type": "thinking", "thinking": block.text}
             if encoded is not None:
                 if self._toolsets or TOOLSET in encoded:
@@ -208,7 +193,7 @@ class MessagesEncoder(MessageEncoder):
                 if not open_messages or open_messages[-1][0] != role:
                     open_messages.append((role, []))
                 open_messages[-1][1].append(encoded)
-            elif isinstance(block, CachePoint):
+            elif isinstance(block, content.CachePoint):
                 self.points.append((len(open_messages), len(open_messages[-1][1]) if open_messages else 0, block))
         if own:
             self.echo = message.echo or self.echo
@@ -227,7 +212,7 @@ class MessagesEncoder(MessageEncoder):
         return isinstance(new, MessagesEncoder) and self.takes_unsealed is new.takes_unsealed
 
     def messages(
-        self, marks: int = MAX_MARKS, container: str | None = None, moving: CachePoint | None = None
+        self, marks: int = MAX_MARKS, container: str | None = None, moving: content.CachePoint | None = None
     ) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far: roles alternate, and none is empty.
 
@@ -256,7 +241,7 @@ class MessagesEncoder(MessageEncoder):
 
 
 def _marked(
-    messages: Sequence[Encoded], points: Sequence[Place], moving: CachePoint | None, marks: int
+    messages: Sequence[Encoded], points: Sequence[Place], moving: content.CachePoint | None, marks: int
 ) -> list[Encoded]:
     """Copies of the messages, with a mark for each of the last so many points.
 
@@ -274,7 +259,7 @@ def _marked(
     return marked
 
 
-def _ends(messages: Sequence[Encoded], moving: CachePoint) -> list[Place]:
+def _ends(messages: Sequence[Encoded], moving: content.CachePoint) -> list[Place]:
     """The end of the last message, and of the user's before it, with which the request before ended.
 
     So the next request has a mark exactly where this one has its last, however many blocks have been added since.
@@ -314,16 +299,16 @@ def _settled(encoded: list[Encoded]) -> list[Encoded]:
     return settled
 
 
-def _text(block: Text | Refusal, own: bool) -> JsonObject | None:
+def _text(block: content.Text | content.Refusal, own: bool) -> JsonObject | None:
     if not block.text.strip():  # Anthropic refuses text without a letter
         return None
     encoded: JsonObject = {"type": "text", "text": block.text}
-    if own and isinstance(block, Text) and block.citations:
+    if own and isinstance(block, content.Text) and block.citations:
         encoded["citations"] = list(block.citations)
     return encoded
 
 
-def _thinking_block(block: Thinking, own: bool) -> JsonObject | None:
+def _thinking_block(block: content.Thinking, own: bool) -> JsonObject | None:
     if not own:
         return None
     if block.echo and "type" in block.echo:
@@ -333,7 +318,7 @@ def _thinking_block(block: Thinking, own: bool) -> JsonObject | None:
     return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
 
-def _tool_call(block: ToolCall, own: bool) -> JsonObject:
+def _tool_call(block: content.ToolCall, own: bool) -> JsonObject:
     call: JsonObject = {
         "type": "tool_use",
         "id": safe_name(block.id),
@@ -343,34 +328,34 @@ def _tool_call(block: ToolCall, own: bool) -> JsonObject:
     return block.echo | call if own and block.echo else call
 
 
-def _echoed(block: ProviderBlock, own: bool) -> JsonObject | None:
+def _echoed(block: content.ProviderBlock, own: bool) -> JsonObject | None:
     return block.echo if own and block.echo and "type" in block.echo else None
 
 
-def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
+def _opaque(block: content.OpaqueBlock, _: bool) -> JsonObject:
     return user_echo(block)
 
 
-def _tool_result(block: ToolResult, _: bool) -> JsonObject:
-    content: Json = block.content if isinstance(block.content, str) else encoded_parts(block, USER)
+def _tool_result(block: content.ToolResult, _: bool) -> JsonObject:
+    shown: Json = block.content if isinstance(block.content, str) else encoded_parts(block, USER)
     encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_name(block.tool_use_id)}
     if block.is_error:
         encoded["is_error"] = True
-        content = content or FAILED
-    if content:
-        encoded["content"] = content
+        shown = shown or FAILED
+    if shown:
+        encoded["content"] = shown
     return encoded
 
 
-def _audio(block: Audio, _: bool) -> JsonObject:
+def _audio(block: content.Audio, _: bool) -> JsonObject:
     return {"type": "audio", "data": media(block, TAKES[NAME]).data}  # it takes none, and this raises
 
 
-def _image(block: Image, _: bool) -> JsonObject:
+def _image(block: content.Image, _: bool) -> JsonObject:
     return {"type": "image", "source": _source(media(block, TAKES[NAME]))}
 
 
-def _document(block: Document, _: bool) -> JsonObject:
+def _document(block: content.Document, _: bool) -> JsonObject:
     block = media(block, TAKES[NAME])
     encoded: JsonObject = {"type": "document"}
     if block.data and not block.url and block.media_type.startswith("text/"):
@@ -386,7 +371,7 @@ def _document(block: Document, _: bool) -> JsonObject:
     return encoded
 
 
-def _source(block: Image | Document) -> JsonObject:
+def _source(block: content.Image | content.Document) -> JsonObject:
     if block.url:
         return {"type": "url", "url": block.url}
     # the files API, which needs its beta header: https://docs.claude.com/en/docs/build-with-claude/files
@@ -397,18 +382,18 @@ def _source(block: Image | Document) -> JsonObject:
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: Encoders = {
-    Text: _text,
-    Refusal: _text,
-    Image: _image,
-    Document: _document,
-    Audio: _audio,
-    OpaqueBlock: _opaque,
-    ToolResult: _tool_result,
+    content.Text: _text,
+    content.Refusal: _text,
+    content.Image: _image,
+    content.Document: _document,
+    content.Audio: _audio,
+    content.OpaqueBlock: _opaque,
+    content.ToolResult: _tool_result,
 }
 ASSISTANT: Encoders = {
-    Text: _text,
-    Refusal: _text,
-    Thinking: _thinking_block,
-    ToolCall: _tool_call,
-    **dict.fromkeys(get_args(ProviderBlock), _echoed),
+    content.Text: _text,
+    content.Refusal: _text,
+    content.Thinking: _thinking_block,
+    content.ToolCall: _tool_call,
+    **dict.fromkeys(get_args(content.ProviderBlock), _echoed),
 }

@@ -21,24 +21,7 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    OutputFormat,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
-from rxworker.messages.content import ProviderBlock
+from rxworker.messages import Json, JsonObject, Message, OutputFormat, ToolMeta, content
 from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
@@ -194,7 +177,9 @@ def encode_messages(messages: Sequence[Message]) -> Iterator[Encoded]:
             encoded = encoder(block, own) if encoder else None
             if encoded is None:
                 continue
-            if type(block) is Document or (type(block) is ToolResult and not isinstance(block.content, str)):
+            if type(block) is content.Document or (
+                type(block) is content.ToolResult and not isinstance(block.content, str)
+            ):
                 for document in _documents(encoded):
                     document["name"] = _own_name(str(document["name"]), names)
             if role != open_role and blocks:  # a message of which nothing is left ends none
@@ -245,14 +230,14 @@ def _set_points(
             _add_points(messages, options.cache_ttl)
     for name, blocks in (("tools", tools), ("system", system)):
         if name in parts and blocks and "cachePoint" not in blocks[-1]:
-            blocks.append(_point(CachePoint(options.cache_ttl)))
+            blocks.append(_point(content.CachePoint(options.cache_ttl)))
     contents = [*map(itemgetter(1), messages)]
     ttl: str | None = None
     for blocks in reversed([tools, system, *contents]):
         for place in range(len(blocks) - 1, -1, -1):
             if "cachePoint" in blocks[place]:  # one before one that lives longer is refused
                 ttl = longest(word(as_object(blocks[place]["cachePoint"]).get("ttl")), ttl)
-                blocks[place] = _point(CachePoint(ttl))
+                blocks[place] = _point(content.CachePoint(ttl))
     left = MAX_POINTS - sum("cachePoint" in block for block in system)
     left -= _keep_last(tools, 1 if is_moving else left)
     for blocks in reversed(contents):
@@ -277,24 +262,24 @@ def _add_points(messages: Sequence[Encoded], ttl: str | None) -> None:
         while end and not UNMARKED.isdisjoint(blocks[end - 1]):
             end -= 1
         if end and "cachePoint" not in blocks[end - 1]:
-            blocks.insert(end, _point(CachePoint(ttl)))
+            blocks.insert(end, _point(content.CachePoint(ttl)))
 
 
-def _point(point: CachePoint) -> JsonObject:
+def _point(point: content.CachePoint) -> JsonObject:
     kept: JsonObject = {"type": "default"}
     return {"cachePoint": {**kept, "ttl": point.ttl} if point.ttl else kept}
 
 
-def _text(block: Text | Refusal, own: bool) -> JsonObject | None:
+def _text(block: content.Text | content.Refusal, own: bool) -> JsonObject | None:
     if not block.text.strip():  # Bedrock refuses text without a letter
         return None
-    if own and isinstance(block, Text) and block.citations:
+    if own and isinstance(block, content.Text) and block.citations:
         cited: JsonObject = {"content": [{"text": block.text}], "citations": [*block.citations]}
         return {"citationsContent": cited}
     return {"text": block.text}
 
 
-def _thinking(block: Thinking, own: bool) -> JsonObject | None:
+def _thinking(block: content.Thinking, own: bool) -> JsonObject | None:
     if not own or not (block.echo or block.signature):
         return None
     if block.echo:
@@ -302,40 +287,40 @@ def _thinking(block: Thinking, own: bool) -> JsonObject | None:
     return {"reasoningContent": {"reasoningText": {"text": block.text, "signature": block.signature}}}
 
 
-def _call(block: ToolCall, _: bool) -> JsonObject:
+def _call(block: content.ToolCall, _: bool) -> JsonObject:
     call: JsonObject = {"toolUseId": safe_name(block.id), "name": safe_name(block.name)}
     return {"toolUse": {**call, "input": arguments(block)}}
 
 
-def _echoed(block: ProviderBlock, own: bool) -> JsonObject | None:
+def _echoed(block: content.ProviderBlock, own: bool) -> JsonObject | None:
     return block.echo if own and block.echo else None
 
 
-def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
+def _opaque(block: content.OpaqueBlock, _: bool) -> JsonObject:
     return user_echo(block, "")
 
 
-def _result(block: ToolResult, _: bool) -> JsonObject:
-    content: list[Json] = encoded_parts(block, USER)
-    if not content and block.is_error:
-        content = [{"text": FAILED}]
-    result: JsonObject = {"toolUseId": safe_name(block.tool_use_id), "content": content}
+def _result(block: content.ToolResult, _: bool) -> JsonObject:
+    parts: list[Json] = encoded_parts(block, USER)
+    if not parts and block.is_error:
+        parts = [{"text": FAILED}]
+    result: JsonObject = {"toolUseId": safe_name(block.tool_use_id), "content": parts}
     if block.is_error:
         result["status"] = "error"
     return {"toolResult": result}
 
 
-def _image(block: Image, _: bool) -> JsonObject:
+def _image(block: content.Image, _: bool) -> JsonObject:
     block = media(block, TAKES[NAME])
     return {"image": {"format": block.media_type.partition("/")[2], "source": _source(block)}}
 
 
-def _audio(block: Audio, _: bool) -> JsonObject:
+def _audio(block: content.Audio, _: bool) -> JsonObject:
     block = media(block, TAKES[NAME])
     return {"audio": {"format": FORMATS[block.media_type], "source": {"bytes": block.data}}}
 
 
-def _document(block: Document, _: bool) -> JsonObject:
+def _document(block: content.Document, _: bool) -> JsonObject:
     block = media(block, TAKES[NAME])
     title = _NOT_A_TITLE.sub(" ", block.title or "").strip()[:LONGEST_NAME]
     named: JsonObject = {"format": FORMATS[block.media_type], "name": title or "document"}
@@ -349,11 +334,11 @@ def _document(block: Document, _: bool) -> JsonObject:
     return {"document": encoded}
 
 
-def _cache_point(block: CachePoint, _: bool) -> JsonObject:
+def _cache_point(block: content.CachePoint, _: bool) -> JsonObject:
     return _point(block)
 
 
-def _source(block: Image | Document) -> JsonObject:
+def _source(block: content.Image | content.Document) -> JsonObject:
     if block.url is None:
         return {"bytes": block.data}
     if block.url.startswith("s3://"):
@@ -369,20 +354,20 @@ def _source(block: Image | Document) -> JsonObject:
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: Encoders = {
-    Text: _text,
-    Refusal: _text,
-    Image: _image,
-    Document: _document,
-    Audio: _audio,
-    ToolResult: _result,
-    OpaqueBlock: _opaque,
-    CachePoint: _cache_point,
+    content.Text: _text,
+    content.Refusal: _text,
+    content.Image: _image,
+    content.Document: _document,
+    content.Audio: _audio,
+    content.ToolResult: _result,
+    content.OpaqueBlock: _opaque,
+    content.CachePoint: _cache_point,
 }
 ASSISTANT: Encoders = {
-    Text: _text,
-    Refusal: _text,
-    Thinking: _thinking,
-    ToolCall: _call,
-    **dict.fromkeys(get_args(ProviderBlock), _echoed),
-    CachePoint: _cache_point,
+    content.Text: _text,
+    content.Refusal: _text,
+    content.Thinking: _thinking,
+    content.ToolCall: _call,
+    **dict.fromkeys(get_args(content.ProviderBlock), _echoed),
+    content.CachePoint: _cache_point,
 }

@@ -25,22 +25,7 @@ from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from rxworker.messages import (
-    Audio,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
-from rxworker.messages.content import ProviderBlock, is_made
+from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -58,9 +43,9 @@ class Calls:
     """The calls of a conversation, as far as it has been encoded.
 
     >>> calls = Calls()
-    >>> calls.encode(ToolCall("call_1", "look", {}, {"thoughtSignature": "AAAA"}), own=True)
+    >>> calls.encode(content.ToolCall("call_1", "look", {}, {"thoughtSignature": "AAAA"}), own=True)
     {'thoughtSignature': 'AAAA', 'functionCall': {'id': 'call_1', 'name': 'look', 'args': {}}}
-    >>> calls.answer(ToolResult("call_1", "blue"))
+    >>> calls.answer(content.ToolResult("call_1", "blue"))
     (0, {'functionResponse': {'id': 'call_1', 'name': 'look', 'response': {'output': 'blue'}}})
     """
 
@@ -68,9 +53,9 @@ class Calls:
         self._known: dict[str, tuple[int, str, str]] = {}  # the number, the name and Gemini's id, if it gave one
         self._count = 0
 
-    def encode(self, call: ToolCall, own: bool) -> JsonObject:
+    def encode(self, call: content.ToolCall, own: bool) -> JsonObject:
         """The part that calls; only Gemini's own calls have signatures, and ids that it knows."""
-        tool_id = call.id if own and not is_made(call.id) else ""
+        tool_id = call.id if own and not content.is_made(call.id) else ""
         name = safe_name(call.name, TAKES[NAME].names)
         self._known[call.id] = self._count, name, tool_id
         self._count += 1
@@ -80,7 +65,7 @@ class Calls:
         part: JsonObject = {CALL: function}
         return echo | part
 
-    def answer(self, result: ToolResult, parts: Sequence[JsonObject] = ()) -> Part:
+    def answer(self, result: content.ToolResult, parts: Sequence[JsonObject] = ()) -> Part:
         """The part that answers a call: an object with the output or the error. Results keep the order of the calls.
 
         Args:
@@ -96,24 +81,25 @@ class Calls:
         return place, {"functionResponse": response}
 
 
-def media_of(result: ToolResult, *, since_3: bool) -> tuple[list[JsonObject], list[JsonObject]]:
+def media_of(result: content.ToolResult, *, since_3: bool) -> tuple[list[JsonObject], list[JsonObject]]:
     """The media of a result that are sent inside its answer, and the parts after all results.
 
     Inside are bytes of the types that Google names, for models from Gemini 3 on. A line before the others names their
     call.
 
-    >>> media_of(ToolResult("1", (Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"))), since_3=True)[0]
+    >>> seen = content.Image(data="iVBORw0KGgo="), content.Image(url="https://h/i.png")
+    >>> media_of(content.ToolResult("1", seen), since_3=True)[0]
     [{'inlineData': {'mimeType': 'image/png', 'data': 'iVBORw0KGgo='}}]
     """
     within: list[JsonObject] = []
     after: list[JsonObject] = []
     for block in () if isinstance(result.content, str) else result.content:
-        if isinstance(block, Text):
+        if isinstance(block, content.Text):
             continue
         block = media(block, TAKES[NAME])
-        is_nested = not isinstance(block, Audio) and block.data and not block.url and block.media_type in NESTED
+        is_nested = not isinstance(block, content.Audio) and block.data and not block.url and block.media_type in NESTED
         if since_3 and is_nested:
-            title = block.title if isinstance(block, Document) else None
+            title = block.title if isinstance(block, content.Document) else None
             inline: JsonObject = {"mimeType": block.media_type, "data": block.data}
             if title:
                 inline["displayName"] = title
@@ -124,7 +110,7 @@ def media_of(result: ToolResult, *, since_3: bool) -> tuple[list[JsonObject], li
     return within, [label, *after] if after else []
 
 
-def _response(result: ToolResult) -> JsonObject:
+def _response(result: content.ToolResult) -> JsonObject:
     if result.is_error:
         return {"error": result.text or FAILED}
     if result.content and not result.text:
@@ -200,7 +186,7 @@ def _seal_first_call(parts: list[Part]) -> None:
 def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
     parts: list[Part] = []
     for block in message.content:
-        if isinstance(block, ToolResult):
+        if isinstance(block, content.ToolResult):
             if not isinstance(block.content, str):
                 block = replace(block, content=readable(block.content, _media))
             within, after = media_of(block, since_3=since_3)
@@ -215,65 +201,70 @@ def _model_parts(message: Message, calls: Calls) -> list[Part]:
     own = message.provider == NAME
     parts: list[Part] = []
     for block in message.content:
-        if isinstance(block, ToolCall):
+        if isinstance(block, content.ToolCall):
             parts.append((0, calls.encode(block, own)))
         elif type(block) in MODEL:
             parts += [(0, part) for part in MODEL[type(block)](block, own)]
     return parts
 
 
-def _text(block: Text | Refusal) -> list[JsonObject]:
+def _text(block: content.Text | content.Refusal) -> list[JsonObject]:
     return [{"text": block.text}] if block.text else []
 
 
 def _media(block: Media) -> list[JsonObject]:
     block = media(block, TAKES[NAME])
     title: list[JsonObject] = []
-    if isinstance(block, Document) and block.title:
+    if isinstance(block, content.Document) and block.title:
         title = [{"text": f"{block.title}:"}]
     uri = None
-    if not isinstance(block, Audio):
+    if not isinstance(block, content.Audio):
         uri = block.url or (None if block.data else block.file_id)
     if uri:
         return [*title, {"fileData": {"mimeType": block.media_type, "fileUri": uri}}]
     return [*title, {"inlineData": {"mimeType": block.media_type, "data": block.data}}]
 
 
-def _opaque(block: OpaqueBlock) -> list[JsonObject]:
+def _opaque(block: content.OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block, "")]  # a part has no type
 
 
-def _own_text(block: Text, own: bool) -> list[JsonObject]:
+def _own_text(block: content.Text, own: bool) -> list[JsonObject]:
     return list(split(block.text, block.echo if own else None))
 
 
-def _refused(block: Refusal, _: bool) -> list[JsonObject]:
+def _refused(block: content.Refusal, _: bool) -> list[JsonObject]:
     return _text(block)
 
 
-def _thought(block: Thinking, own: bool) -> list[JsonObject]:
+def _thought(block: content.Thinking, own: bool) -> list[JsonObject]:
     return [part | {"thought": True} for part in split(block.text, block.echo)] if own else []
 
 
-def _made(block: Image | Document, own: bool) -> list[JsonObject]:
+def _made(block: content.Image | content.Document, own: bool) -> list[JsonObject]:
     if own and block.echo:
         return [block.echo]
     return _media(block) if block.data or block.url else []
 
 
-def _echoed(block: ProviderBlock, own: bool) -> list[JsonObject]:
+def _echoed(block: content.ProviderBlock, own: bool) -> list[JsonObject]:
     return [block.echo] if own and block.echo else []
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: PartEncoders = {Text: _text, Refusal: _text, **dict.fromkeys(get_args(Media), _media), OpaqueBlock: _opaque}
+USER: PartEncoders = {
+    content.Text: _text,
+    content.Refusal: _text,
+    **dict.fromkeys(get_args(Media), _media),
+    content.OpaqueBlock: _opaque,
+}
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
-    Text: _own_text,
-    Refusal: _refused,
-    Thinking: _thought,
-    Image: _made,
-    Document: _made,
-    **dict.fromkeys(get_args(ProviderBlock), _echoed),
+    content.Text: _own_text,
+    content.Refusal: _refused,
+    content.Thinking: _thought,
+    content.Image: _made,
+    content.Document: _made,
+    **dict.fromkeys(get_args(content.ProviderBlock), _echoed),
 }
 
 

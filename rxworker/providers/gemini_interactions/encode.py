@@ -25,23 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import (
-    Audio,
-    Content,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
-from rxworker.messages.content import ProviderBlock
+from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -118,33 +102,33 @@ def encode_steps(messages: Sequence[Message]) -> list[JsonObject]:
             continue
         own = message.provider == NAME
         for block in message.content:
-            if isinstance(block, ToolCall):
+            if isinstance(block, content.ToolCall):
                 names[block.id] = safe_name(block.name, _TAKES.names)
             _add_block(block, own, steps)
     return steps
 
 
-def _user_steps(content: Sequence[Content], names: dict[str, str]) -> list[JsonObject]:
+def _user_steps(blocks: Sequence[content.Content], names: dict[str, str]) -> list[JsonObject]:
     """Results and other steps first, then the user's input."""
     steps: list[JsonObject] = []
     contents: list[Json] = []
-    for block in content:
-        if isinstance(block, ToolResult):
+    for block in blocks:
+        if isinstance(block, content.ToolResult):
             steps.append(encode_result(block, names.get(block.tool_use_id, "")))
-        elif isinstance(block, OpaqueBlock):
+        elif isinstance(block, content.OpaqueBlock):
             echo = user_echo(block)
             (contents if echo["type"] in CONTENTS else steps).append(echo)
-        elif isinstance(block, Text | Refusal | Image | Document | Audio):
+        elif isinstance(block, content.Text | content.Refusal | content.Image | content.Document | content.Audio):
             contents += _contents(block)
     if contents:
         steps.append({"type": INPUT, "content": contents})
     return steps
 
 
-def encode_result(result: ToolResult, name: str) -> JsonObject:
+def encode_result(result: content.ToolResult, name: str) -> JsonObject:
     """The step that answers a call.
 
-    >>> encode_result(ToolResult("1", "no", is_error=True), "look")
+    >>> encode_result(content.ToolResult("1", "no", is_error=True), "look")
     {'type': 'function_result', 'call_id': '1', 'name': 'look', 'result': 'no', 'is_error': True}
     """
     step: JsonObject = {"type": RESULT, "call_id": result.tool_use_id}
@@ -160,33 +144,35 @@ def encode_result(result: ToolResult, name: str) -> JsonObject:
     return step
 
 
-def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObject]:
+def _contents(
+    block: content.Text | content.Refusal | content.Image | content.Document | content.Audio,
+) -> list[JsonObject]:
     """The contents that a block becomes."""
-    if isinstance(block, Text | Refusal):
+    if isinstance(block, content.Text | content.Refusal):
         return [{"type": "text", "text": block.text}] if block.text else []
     block = media(block, _TAKES)
-    title = block.title if isinstance(block, Document) else None
+    title = block.title if isinstance(block, content.Document) else None
     named: list[JsonObject] = [{"type": "text", "text": f"{title}:"}] if title else []
-    if isinstance(block, Document) and block.data and block.media_type == "text/plain":
+    if isinstance(block, content.Document) and block.data and block.media_type == "text/plain":
         return [*named, {"type": "text", "text": plain_text(block)}]
     main = block.media_type.partition("/")[0]
-    content: JsonObject = {"type": main if main in MEDIA else "document", "mime_type": block.media_type}
-    uri = None if isinstance(block, Audio) else block.url or (None if block.data else block.file_id)
-    return [*named, content | ({"uri": uri} if uri else {"data": block.data})]
+    encoded: JsonObject = {"type": main if main in MEDIA else "document", "mime_type": block.media_type}
+    uri = None if isinstance(block, content.Audio) else block.url or (None if block.data else block.file_id)
+    return [*named, encoded | ({"uri": uri} if uri else {"data": block.data})]
 
 
-def _add_block(block: Content, own: bool, steps: list[JsonObject]) -> None:
+def _add_block(block: content.Content, own: bool, steps: list[JsonObject]) -> None:
     """Add a block of an answer, to the step of the block before it or as a step of its own."""
     echo: JsonObject = (getattr(block, "echo", None) or {}) if own else {}
     found = echo.get(STEP)
     kept: JsonObject = found if isinstance(found, dict) else {}
-    if isinstance(block, ToolCall):
+    if isinstance(block, content.ToolCall):
         call: JsonObject = {"id": block.id, "name": safe_name(block.name, _TAKES.names), "arguments": arguments(block)}
         steps.append({"type": CALL, **kept, **call})
-    elif isinstance(block, Thinking):
+    elif isinstance(block, content.Thinking):
         if own:
             steps.append({"type": THOUGHT, **_thought(block), **kept})
-    elif CONTENT in echo or isinstance(block, Text | Refusal | Image | Document):
+    elif CONTENT in echo or isinstance(block, content.Text | content.Refusal | content.Image | content.Document):
         contents = _output(block, echo, own)
         if contents and JOINS in echo and steps and steps[-1]["type"] == OUTPUT:
             before = steps[-1]["content"]
@@ -194,11 +180,11 @@ def _add_block(block: Content, own: bool, steps: list[JsonObject]) -> None:
             steps[-1] = {**steps[-1], **kept, "content": joined}
         elif contents:
             steps.append({"type": OUTPUT, **kept, "content": [*contents]})
-    elif kept and isinstance(block, ProviderBlock):
+    elif kept and isinstance(block, content.ProviderBlock):
         steps.append(kept)
 
 
-def _thought(block: Thinking) -> JsonObject:
+def _thought(block: content.Thinking) -> JsonObject:
     thought: JsonObject = {}
     if block.text:
         thought["summary"] = [{"type": "text", "text": block.text}]
@@ -207,15 +193,17 @@ def _thought(block: Thinking) -> JsonObject:
     return thought
 
 
-def _output(block: Content, echo: JsonObject, own: bool) -> list[JsonObject]:
+def _output(block: content.Content, echo: JsonObject, own: bool) -> list[JsonObject]:
     """The contents of an output that a block becomes."""
-    if isinstance(content := echo.get(CONTENT), dict):
-        return [content]
-    if isinstance(block, Text) and own and block.citations and block.text:
+    if isinstance(found := echo.get(CONTENT), dict):
+        return [found]
+    if isinstance(block, content.Text) and own and block.citations and block.text:
         return [{"type": "text", "text": block.text, "annotations": [*block.citations]}]
-    if isinstance(block, Image | Document) and not (block.data or block.url):
+    if isinstance(block, content.Image | content.Document) and not (block.data or block.url):
         return []  # what another provider made and keeps
-    return _contents(block) if isinstance(block, Text | Refusal | Image | Document) else []
+    return (
+        _contents(block) if isinstance(block, content.Text | content.Refusal | content.Image | content.Document) else []
+    )
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:

@@ -21,23 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import (
-    Audio,
-    Conversation,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
-from rxworker.messages.content import is_made
+from rxworker.messages import Conversation, Json, JsonObject, Message, ToolMeta, content
 from rxworker.providers.base import AUTO, Request
 from rxworker.providers.content import FAILED, arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
@@ -130,7 +114,7 @@ def _answered(turn: Message | None, answers: Sequence[Message]) -> Iterator[Json
     place = {call.id: number for number, call in enumerate(calls)}
     own = turn is not None and turn.provider == NAME
 
-    def order(result: ToolResult) -> int:
+    def order(result: content.ToolResult) -> int:
         return place.get(result.tool_use_id, len(place))
 
     if turn and (encoded := _assistant(turn, own)):
@@ -145,9 +129,9 @@ def _answered(turn: Message | None, answers: Sequence[Message]) -> Iterator[Json
 
 
 def _assistant(message: Message, own: bool) -> JsonObject | None:
-    words = [block.text for block in message.content if isinstance(block, Text | Refusal)]
+    words = [block.text for block in message.content if isinstance(block, content.Text | content.Refusal)]
     encoded: JsonObject = {"role": "assistant", "content": "".join(words)}
-    thinking = [block.text for block in message.content if isinstance(block, Thinking)]
+    thinking = [block.text for block in message.content if isinstance(block, content.Thinking)]
     if own and any(thinking):
         encoded["thinking"] = "".join(thinking)
     if message.tool_calls:
@@ -156,24 +140,24 @@ def _assistant(message: Message, own: bool) -> JsonObject | None:
     return encoded if encoded["content"] or message.tool_calls else None
 
 
-def _call(call: ToolCall, own: bool) -> JsonObject:
+def _call(call: content.ToolCall, own: bool) -> JsonObject:
     echo: JsonObject = dict(call.echo) if own and call.echo else {}
     kept = echo.pop("function", None)
     function: JsonObject = kept if isinstance(kept, dict) else {}
     encoded: JsonObject = {**echo, "function": {**function, "name": call.name, "arguments": arguments(call)}}
-    if own and not is_made(call.id):
+    if own and not content.is_made(call.id):
         encoded["id"] = call.id
     return encoded
 
 
-def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
+def _result(result: content.ToolResult, name: str, own: bool) -> JsonObject:
     blocks = readable(result.content, lambda block: _text_and_images((block,)))
     encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
     if not encoded["content"] and result.is_error:
         encoded["content"] = FAILED
     if name or result.name:
         encoded["tool_name"] = name or result.name
-    if own and not is_made(result.tool_use_id):
+    if own and not content.is_made(result.tool_use_id):
         encoded["tool_call_id"] = result.tool_use_id
     return encoded
 
@@ -183,11 +167,11 @@ def _text_and_images(blocks: Iterable[object]) -> JsonObject:
     texts: list[str] = []
     images: list[Json] = []
     for block in blocks:
-        if isinstance(block, OpaqueBlock):
+        if isinstance(block, content.OpaqueBlock):
             raise LocalProtocolError(
                 f"Ollama has no block of kind {block.kind!r}; leave the block out, or send its text as Text"
             )
-        if isinstance(block, Image) and (data := media(block, TAKES[NAME]).data):
+        if isinstance(block, content.Image) and (data := media(block, TAKES[NAME]).data):
             images.append(data)
         elif text := _words(block):
             texts.append(text)
@@ -197,14 +181,14 @@ def _text_and_images(blocks: Iterable[object]) -> JsonObject:
 
 def _words(block: object) -> str:
     match block:
-        case Text() | Refusal():
+        case content.Text() | content.Refusal():
             return block.text
-        case Image():
+        case content.Image():
             return f"picture: {block.url}"
-        case Document(url=str(url)):
+        case content.Document(url=str(url)):
             return f"{block.title or 'document'}: {url}"
-        case Document() | Audio():
+        case content.Document() | content.Audio():
             media(block, TAKES[NAME])
-            return titled_text(block) if isinstance(block, Document) else ""
+            return titled_text(block) if isinstance(block, content.Document) else ""
         case _:
             return ""

@@ -15,22 +15,7 @@ from msgspec import Raw
 from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
@@ -145,13 +130,13 @@ class MessagesEncoder(MessageEncoder):
             results: list[JsonObject] = []
             parts: list[JsonObject] = []
             for block in message.content:
-                if isinstance(block, ToolResult):
+                if isinstance(block, content.ToolResult):
                     if not isinstance(block.content, str):
                         block = replace(block, content=readable(block.content, self._encode))
                     results.append(_result(block, self._ids, self.dialect))
                     if isinstance(block.content, str):
                         continue
-                elif isinstance(block, CachePoint):
+                elif isinstance(block, content.CachePoint):
                     set_breakpoint(parts, block, wanted=self.breakpoints)
                 parts += self._encode(block)
             if results:
@@ -189,18 +174,18 @@ class MessagesEncoder(MessageEncoder):
         text = refusal = ""
         calls: list[Json] = []
         images: list[Json] = []
-        thinking: list[Thinking] = []
+        thinking: list[content.Thinking] = []
         for block in message.content:
-            if isinstance(block, ToolCall):
+            if isinstance(block, content.ToolCall):
                 call_id = self._ids[block.id] = dialect.named(block.id, own)
                 calls.append(_call(block, call_id, own, dialect))
-            elif isinstance(block, Text):
+            elif isinstance(block, content.Text):
                 text += block.text
-            elif isinstance(block, Refusal):
+            elif isinstance(block, content.Refusal):
                 refusal += block.text
-            elif isinstance(block, Thinking) and own:
+            elif isinstance(block, content.Thinking) and own:
                 thinking.append(block)
-            elif isinstance(block, Image) and own and block.echo and IMAGES in dialect.echoes:
+            elif isinstance(block, content.Image) and own and block.echo and IMAGES in dialect.echoes:
                 images.append(block.echo)
         # Thinking alone is not an answer: the response was cut before its text began.
         if not (calls or refusal or text or images):
@@ -229,9 +214,9 @@ class MessagesEncoder(MessageEncoder):
 
     def _encode(self, block: object) -> list[JsonObject]:
         """The parts of a block of the user's, or of a result."""
-        if isinstance(block, Document):
+        if isinstance(block, content.Document):
             return _document(block, self.dialect)
-        if isinstance(block, ToolResult):
+        if isinstance(block, content.ToolResult):
             return _of_result(block, self._encode)
         encoder = PARTS.get(type(block))
         return encoder(block) if encoder else []
@@ -252,9 +237,9 @@ def _with_mark(part: Part, mark: JsonObject) -> Part:
     What was kept of them is not changed.
     """
     messages = decode_messages(b"[%b]" % part) if isinstance(part, bytes) else [part]
-    content = messages[-1].get("content")
-    blocks: Json = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    last = blocks[-1] if isinstance(blocks, list) and content else None
+    given = messages[-1].get("content")
+    blocks: Json = [{"type": "text", "text": given}] if isinstance(given, str) else given
+    last = blocks[-1] if isinstance(blocks, list) and given else None
     if not isinstance(blocks, list) or not isinstance(last, dict):
         return part
     marked: JsonObject = {**messages[-1], "content": [*blocks[:-1], {**last, "cache_control": mark}]}
@@ -268,7 +253,7 @@ def _text_fields(text: str, refusal: str, apart: bool) -> JsonObject:
     return {"role": "assistant", "content": text + refusal or None}
 
 
-def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_demanded: bool) -> JsonObject:
+def _thinking(blocks: Iterable[content.Thinking], called: bool, dialect: Dialect, *, is_demanded: bool) -> JsonObject:
     texts: dict[str, str] = {}
     details: list[JsonObject] = []
     encoded: JsonObject = {}
@@ -288,7 +273,7 @@ def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_
     return encoded
 
 
-def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObject:
+def _call(call: content.ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObject:
     text = to_json(arguments(call)).decode()
     encoded: JsonObject = {
         "id": call_id,
@@ -303,7 +288,7 @@ def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObje
     return {field: value for field, value in call.echo.items() if field in dialect.echoes} | encoded
 
 
-def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> JsonObject:
+def _result(result: content.ToolResult, ids: Mapping[str, str], dialect: Dialect) -> JsonObject:
     text = result.text
     if not text and result.is_error:
         text = FAILED
@@ -313,20 +298,20 @@ def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> Jso
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def _text(block: Text | Refusal) -> list[JsonObject]:
+def _text(block: content.Text | content.Refusal) -> list[JsonObject]:
     return [{"type": "text", "text": block.text}] if block.text else []
 
 
-def _audio(block: Audio) -> list[JsonObject]:
+def _audio(block: content.Audio) -> list[JsonObject]:
     block = media(block, _TAKES)
     return [{"type": "input_audio", "input_audio": {"data": block.data, "format": FORMATS[block.media_type]}}]
 
 
-def _image(block: Image) -> list[JsonObject]:
+def _image(block: content.Image) -> list[JsonObject]:
     return [{"type": "image_url", "image_url": {"url": data_url(media(block, _TAKES))}}]
 
 
-def _document(block: Document, dialect: Dialect) -> list[JsonObject]:
+def _document(block: content.Document, dialect: Dialect) -> list[JsonObject]:
     title = block.title or "document"
     if block.url:  # the protocol has no document by its address
         return [{"type": "text", "text": f"{title}: {block.url}"}]
@@ -340,15 +325,15 @@ def _document(block: Document, dialect: Dialect) -> list[JsonObject]:
     return [{"type": "file", "file": {"filename": title, "file_data": data_url(block)}}]
 
 
-def _opaque(block: OpaqueBlock) -> list[JsonObject]:
+def _opaque(block: content.OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block)]
 
 
-def _of_result(block: ToolResult, encode: Callable[[object], list[JsonObject]]) -> list[JsonObject]:
+def _of_result(block: content.ToolResult, encode: Callable[[object], list[JsonObject]]) -> list[JsonObject]:
     """The media of a result, after a line that names its call."""
     if isinstance(block.content, str):
         return []
-    shown = [p for one in block.content if not isinstance(one, Text) for p in encode(one)]
+    shown = [p for one in block.content if not isinstance(one, content.Text) for p in encode(one)]
     return [{"type": "text", "text": f"From the result of call {block.tool_use_id}:"}, *shown] if shown else []
 
 
@@ -374,4 +359,10 @@ def _tool_choice(choice: ToolChoice) -> Json:
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: PartEncoders = {Text: _text, Image: _image, Audio: _audio, OpaqueBlock: _opaque, Refusal: _text}
+PARTS: PartEncoders = {
+    content.Text: _text,
+    content.Image: _image,
+    content.Audio: _audio,
+    content.OpaqueBlock: _opaque,
+    content.Refusal: _text,
+}

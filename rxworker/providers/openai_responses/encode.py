@@ -28,24 +28,7 @@ from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Content,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
-from rxworker.messages.content import ProviderBlock, TextFormat
+from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
 from rxworker.messages.lenient_json import as_array, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
@@ -151,7 +134,7 @@ class InputEncoder(MessageEncoder):
         if message.role == "assistant":
             own = message.provider == NAME
             for block in message.content:
-                if isinstance(block, ToolCall):
+                if isinstance(block, content.ToolCall):
                     self._answers[block.id] = _answer(block, own)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
@@ -167,17 +150,17 @@ class InputEncoder(MessageEncoder):
         return isinstance(new, InputEncoder) and self.breakpoints is new.breakpoints
 
 
-def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
+def _encode_foreign(blocks: Sequence[content.Content]) -> list[JsonObject]:
     items: list[JsonObject] = []
-    for block in content:
-        if isinstance(block, ToolCall):
+    for block in blocks:
+        if isinstance(block, content.ToolCall):
             items.append(encode_call(replace(block, id=safe_name(block.id))))
-        elif isinstance(block, Text | Refusal) and block.text:
+        elif isinstance(block, content.Text | content.Refusal) and block.text:
             items.append({"role": "assistant", "content": block.text})
     return items
 
 
-def _answer(call: ToolCall, own: bool) -> JsonObject:
+def _answer(call: content.ToolCall, own: bool) -> JsonObject:
     """The first fields of the answer to a call.
 
     If a program made the call, the answer names the program, which then continues.
@@ -199,11 +182,11 @@ def _encode_user(message: Message, answers: dict[str, JsonObject], *, breakpoint
     others: list[JsonObject] = []
     parts: list[JsonObject] = []
     for block in message.content:
-        if isinstance(block, ToolResult):
+        if isinstance(block, content.ToolResult):
             items.append(_result(block, answers.get(block.tool_use_id)))
-        elif isinstance(block, OpaqueBlock):
+        elif isinstance(block, content.OpaqueBlock):
             others.append(_item(block))
-        elif isinstance(block, CachePoint):
+        elif isinstance(block, content.CachePoint):
             set_breakpoint(parts, block, wanted=breakpoints)
         else:
             parts += _parts(block)
@@ -214,18 +197,18 @@ def _encode_user(message: Message, answers: dict[str, JsonObject], *, breakpoint
     return items
 
 
-def _item(block: OpaqueBlock) -> JsonObject:
+def _item(block: content.OpaqueBlock) -> JsonObject:
     """The item of a user's block. A block that an answer had keeps its item beside the place of the item."""
     echo = block.echo or {}
     item = echo.get(ITEM) if PLACE in echo else None
     return item if isinstance(item, dict) else user_echo(block)
 
 
-def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
+def _result(result: content.ToolResult, answer: JsonObject | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
         result = replace(result, content=readable(result.content, _parts))
-        is_text = all(isinstance(block, Text) for block in result.content)
+        is_text = all(isinstance(block, content.Text) for block in result.content)
         output = result.text if is_text else [part for one in result.content for part in _parts(one)]
     if not output and result.is_error:
         output = FAILED
@@ -238,23 +221,23 @@ def _parts(block: object) -> list[JsonObject]:
     return encoder(block) if encoder else []
 
 
-def _text(block: Text | Refusal) -> list[JsonObject]:
+def _text(block: content.Text | content.Refusal) -> list[JsonObject]:
     return [{"type": "input_text", "text": block.text}] if block.text else []
 
 
-def _audio(block: Audio) -> list[JsonObject]:
+def _audio(block: content.Audio) -> list[JsonObject]:
     media(block, TAKES[NAME])  # raises: it takes none
     return []
 
 
-def _image(block: Image) -> list[JsonObject]:
+def _image(block: content.Image) -> list[JsonObject]:
     block = media(block, TAKES[NAME])
     if not (block.data or block.url):
         return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
 
 
-def _document(block: Document) -> list[JsonObject]:
+def _document(block: content.Document) -> list[JsonObject]:
     block = media(block, TAKES[NAME])
     if block.url:
         return [{"type": "input_file", "file_url": block.url}]
@@ -266,27 +249,41 @@ def _document(block: Document) -> list[JsonObject]:
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: PartEncoders = {Text: _text, Refusal: _text, Image: _image, Document: _document, Audio: _audio}
+PARTS: PartEncoders = {
+    content.Text: _text,
+    content.Refusal: _text,
+    content.Image: _image,
+    content.Document: _document,
+    content.Audio: _audio,
+}
 
 
-Answered: TypeAlias = Text | Refusal | Thinking | ToolCall | ProviderBlock | Image | Document
+Answered: TypeAlias = (
+    content.Text
+    | content.Refusal
+    | content.Thinking
+    | content.ToolCall
+    | content.ProviderBlock
+    | content.Image
+    | content.Document
+)
 """The content of an answer that may have an echo."""
 
 # Kinds of blocks, as tuples: a union would be created at each use.
-SPOKEN = (Text, Refusal)
+SPOKEN = (content.Text, content.Refusal)
 NOTHING: JsonObject = {}
 
 
-def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
+def encode_answer(blocks: Sequence[content.Content]) -> list[JsonObject]:
     """The items of an answer.
 
-    >>> encode_answer([Text("yes")])
+    >>> encode_answer([content.Text("yes")])
     [{'role': 'assistant', 'content': 'yes'}]
     """
     groups: list[list[Answered]] = []
     by_place: dict[int, list[Answered]] = {}
-    for block in content:
-        if type(block) is ToolResult or type(block) is CachePoint or type(block) is Audio:
+    for block in blocks:
+        if type(block) is content.ToolResult or type(block) is content.CachePoint or type(block) is content.Audio:
             continue  # without an echo
         place = block.echo.get(PLACE) if block.echo else None
         if not isinstance(place, int):
@@ -307,7 +304,7 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
     return items
 
 
-def encode_call(call: ToolCall) -> JsonObject:
+def encode_call(call: content.ToolCall) -> JsonObject:
     """A call by itself, without anything that came with it."""
     return {
         "type": FUNCTION_CALL,
@@ -323,17 +320,17 @@ def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
     echo = block.echo or NOTHING
     found = echo.get(ITEM)
     item = found if isinstance(found, dict) else None
-    if isinstance(block, ToolCall):
+    if isinstance(block, content.ToolCall):
         is_custom = echo.get("type") == CUSTOM_CALL
         return _custom_call(block, item or {}) if is_custom else _call(block, item)
     if isinstance(block, SPOKEN):
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
-    if isinstance(block, Thinking):
-        return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
-    return item if isinstance(block, ProviderBlock | Image) else None
+    if isinstance(block, content.Thinking):
+        return _reasoning([b for b in blocks if isinstance(b, content.Thinking)], item)
+    return item if isinstance(block, content.ProviderBlock | content.Image) else None
 
 
-def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:
+def _message(blocks: Sequence[content.Text | content.Refusal], item: JsonObject | None) -> JsonObject | None:
     texts = [block.text for block in blocks]
     if item is None:
         whole = "".join(texts)
@@ -345,13 +342,13 @@ def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonO
     return item | changed if changed[CONTENT] else None
 
 
-def _part(block: Text | Refusal) -> Json:
-    if isinstance(block, Refusal):
+def _part(block: content.Text | content.Refusal) -> Json:
+    if isinstance(block, content.Refusal):
         return {"type": "refusal", "refusal": block.text}
     return {"type": "output_text", "text": block.text, "annotations": []}
 
 
-def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObject | None:
+def _reasoning(blocks: Sequence[content.Thinking], item: JsonObject | None) -> JsonObject | None:
     """A thought that never became an item has no signature, and is useless to the service."""
     if item is None:
         return None
@@ -360,12 +357,12 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
     if text in ("".join(recorded), *filter(None, recorded)):
         return item
     summary: Json = [{"type": "summary_text", "text": text}]
-    content: Json = [{"type": "reasoning_text", "text": text}]
+    texts: Json = [{"type": "reasoning_text", "text": text}]
     changed: JsonObject = {SUMMARY: summary if text and recorded[0] else []}
-    return item | changed | ({CONTENT: content if text else []} if recorded[1] else {})
+    return item | changed | ({CONTENT: texts if text else []} if recorded[1] else {})
 
 
-def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
+def _custom_call(call: content.ToolCall, item: JsonObject) -> JsonObject:
     return (item or {"type": CUSTOM_CALL}) | {
         "call_id": call.id,
         "name": safe_name(call.name),
@@ -373,7 +370,7 @@ def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
     }
 
 
-def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
+def _call(call: content.ToolCall, item: JsonObject | None) -> JsonObject:
     if item is None:
         return encode_call(call)
     # The text that the model wrote, spaces and all, as long as its value is the same.
@@ -445,7 +442,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     return encoded
 
 
-def _format(text: TextFormat) -> JsonObject:
+def _format(text: content.TextFormat) -> JsonObject:
     return {"type": "text"} if isinstance(text, str) else msgspec.to_builtins(text)
 
 
