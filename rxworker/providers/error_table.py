@@ -91,11 +91,11 @@ SENTENCES: Final = tuple(
     for kind, over, pattern in (
         # Alibaba's words for a limit a minute
         ("rate_limit", _VAGUE | {"quota"}, r"^(?!free).*allocated quota exceeded"),
-        ("quota", _ANY, r"insufficient.?(balance|credits?|funds)|balance (is|was) (insufficient|too low|exhausted)"),
         (
             "quota",
             _ANY,
-            r"used all available credits|(out of|no|not enough) credits|(credit|spend(ing)?) limit|\busage limits?\b",
+            r"insufficient.?(balance|credits?|funds)|balance (is|was) (insufficient|too low|exhausted)"
+            r"|used all available credits|(out of|no|not enough) credits|(credit|spend(ing)?) limit|\busage limits?\b",
         ),
         ("quota", _UNKNOWN, r"exceeded (your|the) .*quota|subscription|upgrade|billing"),
         ("quota", _UNKNOWN | {"permission"}, r"quota (is |was |has been )?(reached|exceeded|exhausted)"),
@@ -105,18 +105,11 @@ SENTENCES: Final = tuple(
         (
             "context_length",
             _VAGUE | {"server"},
-            r"context.?(length|window|size|limit)|maximum context|context the overflow",
-        ),
-        (
-            "context_length",
-            _VAGUE | {"server"},
-            r"(prompt|inputs?|messages?|request|conversation) (is |are |was )?too (long|large)\b|too many .{0,16}tokens"
-            r"|exceed\w* (?!deadline).{0,60}\bcontext\b|\bcontext (?!deadline).{0,60}\bexceed",
-        ),
-        (
-            "context_length",
-            _VAGUE | {"server"},
-            r"token count is \d+|(token count|(?<!_)tokens) .{0,60}exceeds? the (maximum|limit|model|configured)"
+            r"context.?(length|window|size|limit)|maximum context|context the overflow"
+            r"|(prompt|inputs?|messages?|request|conversation) (is |are |was )?too (long|large)\b"
+            r"|too many .{0,16}tokens"
+            r"|exceed\w* (?!deadline).{0,60}\bcontext\b|\bcontext (?!deadline).{0,60}\bexceed"
+            r"|token count is \d+|(token count|(?<!_)tokens) .{0,60}exceeds? the (maximum|limit|model|configured)"
             r"|token limit (is |was )?exceeded"
             r"|exceed\w* (the )?(model('s)? )?(token limit|max\w* (allowed |input |prompt )*(length|tokens))"
             r"|exceed\w* (the )?max\w* number of (input )?tokens|range of input length"
@@ -144,11 +137,11 @@ SENTENCES: Final = tuple(
         ("permission", _UNKNOWN, r"permission|forbidden|access (is )?denied|not authorized"),
         ("invalid_request", _UNKNOWN, r"^(invalid|unsupported|image|empty image|failed to download image)\b"),
         ("invalid_request", _UNKNOWN, r"does not support|not supported"),
-        ("overloaded", _UNKNOWN, r"overload|\b(at|over|no|insufficient) capacity|capacity (is )?exceeded|\bbusy\b"),
         (
             "overloaded",
             _UNKNOWN,
-            r"high (demand|traffic|load)|maximum pending|unavailable|(is|currently) loading|queue is full",
+            r"overload|\b(at|over|no|insufficient) capacity|capacity (is )?exceeded|\bbusy\b"
+            r"|high (demand|traffic|load)|maximum pending|unavailable|(is|currently) loading|queue is full",
         ),
         ("timeout", _UNKNOWN, r"timed?.?out|deadline"),
         (

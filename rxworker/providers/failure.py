@@ -98,29 +98,29 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         return refused
     inner = body.get("error") or next(iter(as_array(body.get("errors"))), None)
     holder: JsonObject = inner if isinstance(inner, dict) else body
-    message = _text(inner) or _text(holder.get("message")) or _text(body.get("message"))
-    message = message or _text(holder.get("detail")) or _text(body.get("detail"))
-    if message is None and inner is None:
+    texts = (inner, holder.get("message"), body.get("message"), holder.get("detail"), body.get("detail"))
+    message = next((text for one in texts if (text := word(one))), "")
+    if not message and inner is None:
         return None
     details, metadata = holder.get("details"), as_object(holder.get("metadata"))
     # Anthropic's name of the cause: https://platform.claude.com/docs/en/api/errors
     cause = _word(as_object(details).get("error_code"))
     code = cause or _word(holder.get("code")) or _word(body.get("code"))
     kinds = [code, *(_word(holder.get(name)) for name in ("type", "status", "http_code", "status_code"))]
-    words = [word for word in kinds if word and word != "error"]
+    words = [one for one in kinds if one and one != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
     if status is not None:
         if (behind := _failure_behind(metadata)) is not None:
             message = f"{message}: {behind.message}"
             words += [behind.code] if behind.code else []
         # One that is nothing but an HTTP status is not the code.
-        code = next((word for word in words if not (word.isdecimal() and len(word) == 3)), None)
+        code = next((one for one in words if not (one.isdecimal() and len(one) == 3)), None)
     loading = body.get("estimated_time")  # Hugging Face, while a model is loaded
     return Failure(
         message,
         code or (next(iter(words), None) if status is None else None),
         classify([*_reasons(details), *words], status, message),
-        _text(body.get("request_id")),
+        word(body.get("request_id")) or None,
         _delay(details)
         # OpenRouter puts the headers into the body.
         or until_reset({name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()})
@@ -144,14 +144,14 @@ def _refused(base: Json) -> Failure | None:
     number = answer.get("status_code")
     if not isinstance(number, int) or number == 0:
         return None
-    message = _text(answer.get("status_msg")) or "the service gave no reason"
+    message = word(answer.get("status_msg")) or "the service gave no reason"
     return Failure(message, str(number), MINIMAX.get(str(number)) or classify([], None, message))
 
 
 def _reasons(details: Json) -> list[str]:
     """The reasons in Google's details, which are more exact than its status. A limit of a day is a quota."""
     listed = objects_in(details)
-    found = [reason for one in listed if (reason := _text(one.get("reason")))]
+    found = [reason for one in listed if (reason := word(one.get("reason")))]
     return found if "PerDay" not in str([one.get("violations") for one in listed]) else ["quota_exceeded"]
 
 
@@ -184,15 +184,15 @@ def classify(words: list[str], status: int | None, message: str) -> str:
 
 def _failure_behind(metadata: JsonObject) -> Failure | None:
     """The failure of the service that OpenRouter passed the request on to, in its own words."""
-    raw = _text(metadata.get("raw"))
-    if raw is None:
+    raw = word(metadata.get("raw"))
+    if not raw:
         return None
     try:
         decoded: Json = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         decoded = None
     failure = read_failure(decoded) or Failure(raw[:LONGEST_RAW])
-    name = _text(metadata.get("provider_name"))
+    name = word(metadata.get("provider_name"))
     return replace(failure, message=f"{failure.message} ({name})") if name else failure
 
 
@@ -274,11 +274,7 @@ def _duration(text: str) -> float | None:
     return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
 
 
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _word(value: Json) -> str | None:
     if isinstance(value, bool):
         return None
-    return str(value) if isinstance(value, int | float) else _text(value)
+    return str(value) if isinstance(value, int | float) else word(value) or None

@@ -14,18 +14,13 @@ import msgspec
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import SharedStateChange
+from rxworker.events.arguments import MAX_DEPTH, changed_by_json
 from rxworker.messages import Json
 
 MAX_SHARED_STATE = 262_144
 """The maximum number of bytes of a value that is shared, as JSON.
 
 Each run begins with the whole state in its records.
-"""
-
-MAX_DEPTH = 100
-"""The maximum number of arrays and objects within one another in a value that is shared.
-
-Clients read it with a recursive decoder.
 """
 
 Operation: TypeAlias = Literal["add", "replace", "remove"]
@@ -36,7 +31,7 @@ def checked_json(value: object) -> Json:
 
     Raises:
         LocalProtocolError: It has no JSON form, is longer than `MAX_SHARED_STATE`, or nested more deeply than
-            `MAX_DEPTH`.
+            `rxworker.events.arguments.MAX_DEPTH`: clients read it with a recursive decoder.
 
     >>> checked_json({"steps": ("plan", "write")})
     {'steps': ['plan', 'write']}
@@ -50,21 +45,9 @@ def checked_json(value: object) -> Json:
         copy: Json = msgspec.json.decode(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalProtocolError(f"a value of type {type(value).__qualname__} cannot be shared: {error}") from error
-    if _depth(copy) > MAX_DEPTH:
+    if changed_by_json(copy) is not None:
         raise LocalProtocolError(f"the shared state has more than {MAX_DEPTH} arrays and objects within one another")
     return copy
-
-
-def _depth(value: Json) -> int:
-    """How many arrays and objects are within one another."""
-    deepest, found = 0, [(value, 1)]
-    while found:
-        one, depth = found.pop()
-        if isinstance(one, dict | list):
-            deepest = max(deepest, depth)
-            inner = one.values() if isinstance(one, dict) else one
-            found += [(each, depth + 1) for each in inner]
-    return deepest
 
 
 def apply_change(state: Json, change: SharedStateChange) -> Json:

@@ -367,11 +367,8 @@ class Answer(Receiver, abc.DisposableBase):
 @lru_cache(maxsize=16)  # used for each response, and always the same
 def _step(times: Timeouts) -> float | None:
     """Seconds from one look at a response to the next; ``None`` where none is needed."""
-    if times.first is None or times.idle is None:
-        shorter = times.idle if times.first is None else times.first
-    else:
-        shorter = min(times.first, times.idle)
-    return None if shorter is None else max(shorter / LOOKS, SHORTEST_STEP)
+    limits = [limit for limit in (times.first, times.idle) if limit is not None]
+    return max(min(limits) / LOOKS, SHORTEST_STEP) if limits else None
 
 
 def _overdue(message: str) -> TransportTimeoutError:

@@ -361,10 +361,6 @@ def _limited(make: Callable[[], ResponseDecoder], limit: int) -> ResponseDecoder
 
 def as_request(request: Request | Conversation | str) -> Request:
     """The request that a conversation or a question stands for."""
-    match request:
-        case Request():
-            return request
-        case Conversation():
-            return Request(request)
-        case str():
-            return Request(Conversation((Message.user(request),)))
+    if isinstance(request, str):
+        request = Conversation((Message.user(request),))
+    return Request(request) if isinstance(request, Conversation) else request

@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from functools import lru_cache
-from ipaddress import ip_address
 from os import environ
 from urllib.parse import urlsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
@@ -20,6 +19,7 @@ import aiohttp
 from yarl import URL
 
 from rxworker.errors import ConfigurationError
+from rxworker.transport.listening import is_loopback
 
 AHEAD = 32 * 1024
 """Bytes of an answer that may wait to be read; twice as many are what a read of a socket brings."""
@@ -128,14 +128,7 @@ def _place(url: str) -> tuple[str, str, bool]:
     """The scheme and the host of an address, and whether that is this machine itself."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
-    return parts.scheme, host, _is_here(host)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return parts.scheme, host, is_loopback(host)
 
 
 def _is_any_named(scheme: str) -> bool:

@@ -35,7 +35,7 @@ Steps: TypeAlias = dict[str, list[tuple[str, str]]]
 STEPS: Steps = {
     "rxworker/events/turn.py": [
         ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
-        ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
+        (" | WatcherDetach | Gap\n", " | WatcherDetach | Gap | BudgetWarning\n"),
     ],
     "rxworker/events/kinds.py": [("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n")],
     "rxworker/events/__init__.py": [
@@ -52,16 +52,15 @@ STATE_STEPS: Steps = {
         )
     ],
     "rxworker/state/run.py": [
-        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
         (
             "def _limit_reached(",
-            "def _budget_warning(state: RunState, event: BudgetWarning) -> RunState:\n"
+            "def _budget_warning(state: RunState, event: events.BudgetWarning) -> RunState:\n"
             '    return replace(state, reason=f"{event.used:.0%} of the budget")\n\n\n'
             "def _limit_reached(",
         ),
         (
-            "    LimitReached: _limit_reached,\n",
-            "    LimitReached: _limit_reached,\n    BudgetWarning: _budget_warning,\n",
+            "    events.LimitReached: _limit_reached,\n",
+            "    events.LimitReached: _limit_reached,\n    events.BudgetWarning: _budget_warning,\n",
         ),
     ],
 }
