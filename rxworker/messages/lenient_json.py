@@ -26,6 +26,8 @@ from rxworker.messages.json import Json, JsonObject
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
 
 LARGEST_INT = 2**63 - 1
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What bytes raise that are not what is expected."""
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -119,7 +121,7 @@ def read_json(data: bytes) -> Json:
     """The JSON of a frame, ``None`` if it is not JSON."""
     try:
         decoded: Json = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return decoded
 

@@ -21,29 +21,18 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.messages.content import (
-    Content,
-    Document,
-    Image,
-    ResultBlock,
-    ServerToolCall,
-    ServerToolResult,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import content
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import PairedResult, calls_of, distinct_ids, pair
 from rxworker.messages.settings import check_plain
 from rxworker.messages.speech import dangling_thoughts, has_source, is_blank, is_stray, is_thought, user_speaks
 
 STRAY: dict[type, str] = {
-    ServerToolCall: "a call of a provider's tool",
-    ServerToolResult: "a result of a provider's tool",
-    Thinking: "thinking",
-    ToolCall: "a tool call",
-    ToolResult: "a tool result",
+    content.ServerToolCall: "a call of a provider's tool",
+    content.ServerToolResult: "a result of a provider's tool",
+    content.Thinking: "thinking",
+    content.ToolCall: "a tool call",
+    content.ToolResult: "a tool result",
 }
 
 
@@ -83,17 +72,17 @@ def _contents(messages: Sequence[Message]) -> Iterator[str]:
                 yield f"message {place}: {complaint}"
 
 
-def _about(block: Content, role: str) -> Iterator[str]:
+def _about(block: content.Content, role: str) -> Iterator[str]:
     if is_stray(block, role):
         yield f"{STRAY[type(block)]} in a message of the role {role}"
     shown: Iterable[object] = ()
-    if isinstance(block, ToolResult):
+    if isinstance(block, content.ToolResult):
         shown = () if isinstance(block.content, str) else block.content
     elif role != "assistant":  # what a model made may lie with its provider
         shown = (block,)
     for one in shown:
         if not has_source(one):
-            what = "picture" if isinstance(one, Image) else "document"
+            what = "picture" if isinstance(one, content.Image) else "document"
             yield f"a {what} with neither bytes nor an address"
 
 
@@ -141,7 +130,7 @@ NOT_RUN = "This call was not run: the run ended before it."
 """The default result of a call that was not run."""
 OPENING = "(The conversation begins here.)"
 
-Reason: TypeAlias = str | Mapping[str, str] | Callable[[ToolCall], str]
+Reason: TypeAlias = str | Mapping[str, str] | Callable[[content.ToolCall], str]
 """Why a call has no result: one text for all, texts by the ids of the calls, or a function of the call."""
 
 
@@ -178,7 +167,7 @@ def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
     answers = pair(conversation.messages)
     ids = distinct_ids(chain.from_iterable(map(calls_of, conversation.messages)))
     number = 0
-    due: tuple[ToolResult, ...] = ()
+    due: tuple[content.ToolResult, ...] = ()
     for message in conversation.messages:
         if message.role == "user":
             yield _answering(message, due)
@@ -195,19 +184,19 @@ def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
         yield Message("user", due)
 
 
-def _result(call: ToolCall, answer: PairedResult | None, call_id: str, reason: Reason) -> ToolResult:
+def _result(call: content.ToolCall, answer: PairedResult | None, call_id: str, reason: Reason) -> content.ToolResult:
     if answer is None:
-        return ToolResult(call_id, _why(call, reason), is_error=True, name=call.name)
+        return content.ToolResult(call_id, _why(call, reason), is_error=True, name=call.name)
     result = answer.result
-    content = result.content
-    if not isinstance(content, str) and not all(map(has_source, content)):
-        content = tuple(part if has_source(part) else _lost(part) for part in content)
-    if result.tool_use_id == call_id and content is result.content:
+    blocks = result.content
+    if not isinstance(blocks, str) and not all(map(has_source, blocks)):
+        blocks = tuple(part if has_source(part) else _lost(part) for part in blocks)
+    if result.tool_use_id == call_id and blocks is result.content:
         return result
-    return replace(result, tool_use_id=call_id, content=content)
+    return replace(result, tool_use_id=call_id, content=blocks)
 
 
-def _why(call: ToolCall, reason: Reason) -> str:
+def _why(call: content.ToolCall, reason: Reason) -> str:
     if isinstance(reason, str):
         return reason
     if callable(reason):
@@ -218,41 +207,44 @@ def _why(call: ToolCall, reason: Reason) -> str:
 def _renamed(message: Message, ids: list[str]) -> Message:
     """An assistant's or a system message, with these ids for its calls."""
     left = iter(ids)
-    content = [
-        _call(block, next(left)) if ids and isinstance(block, ToolCall) else block
+    blocks = [
+        _call(block, next(left)) if ids and isinstance(block, content.ToolCall) else block
         for block in message.content
         if not is_stray(block, message.role)
     ]
     if message.role != "assistant":
-        content = _sourced(content)
-    return _with_content(message, content)
+        blocks = _sourced(blocks)
+    return _with_content(message, blocks)
 
 
-def _call(call: ToolCall, call_id: str) -> ToolCall:
+def _call(call: content.ToolCall, call_id: str) -> content.ToolCall:
     return call if call.id == call_id else replace(call, id=call_id)
 
 
-def _answering(message: Message, due: tuple[ToolResult, ...]) -> Message:
+def _answering(message: Message, due: tuple[content.ToolResult, ...]) -> Message:
     """A user's message with exactly these results; they come first, unless all are there in their order."""
     said = _sourced(block for block in message.content if not is_stray(block, message.role))
-    if tuple(block for block in said if isinstance(block, ToolResult)) == due:
+    if tuple(block for block in said if isinstance(block, content.ToolResult)) == due:
         return _with_content(message, said)
-    return _with_content(message, [*due, *(block for block in said if not isinstance(block, ToolResult))])
+    return _with_content(message, [*due, *(block for block in said if not isinstance(block, content.ToolResult))])
 
 
-def _sourced(blocks: Iterable[Content]) -> list[Content]:
+def _sourced(blocks: Iterable[content.Content]) -> list[content.Content]:
     return [
-        _lost(block) if isinstance(block, Image | Document) and not has_source(block) else block for block in blocks
+        _lost(block) if isinstance(block, content.Image | content.Document) and not has_source(block) else block
+        for block in blocks
     ]
 
 
-def _lost(block: ResultBlock) -> Text:
-    return Text("(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)")
+def _lost(block: content.ResultBlock) -> content.Text:
+    return content.Text(
+        "(a picture that was lost)" if isinstance(block, content.Image) else "(a document that was lost)"
+    )
 
 
-def _with_content(message: Message, content: list[Content]) -> Message:
+def _with_content(message: Message, blocks: list[content.Content]) -> Message:
     """The message itself where nothing has changed."""
-    made = tuple(content)
+    made = tuple(blocks)
     return message if made == message.content else replace(message, content=made)
 
 

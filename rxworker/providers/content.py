@@ -10,18 +10,7 @@ from msgspec.json import encode as to_json
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import (
-    Audio,
-    Conversation,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    OutputFormat,
-    ToolCall,
-)
+from rxworker.messages import Audio, Conversation, Document, Image, Json, JsonObject, Message, OpaqueBlock, ToolCall
 from rxworker.messages.speech import OF_AN_ANSWER
 
 FAILED = "The tool failed and gave no reason."
@@ -162,11 +151,11 @@ def _data(block: Image | Document) -> str:
     return block.data
 
 
-def with_schema(system: str | None, output: OutputFormat) -> str:
+def with_schema(system: str | None, schema: JsonObject) -> str:
     r"""The system text with the schema of the answer, for a service that cannot hold the model to it.
 
-    >>> with_schema("Be brief.", OutputFormat({"type": "integer"}, "int"))
+    >>> with_schema("Be brief.", {"type": "integer"})
     'Be brief.\n\nAnswer with JSON that conforms to this JSON schema: {"type":"integer"}'
     """
-    schema = to_json(output.schema).decode()
-    return f"{system or ''}\n\nAnswer with JSON that conforms to this JSON schema: {schema}".strip()
+    form = to_json(schema).decode()
+    return f"{system or ''}\n\nAnswer with JSON that conforms to this JSON schema: {form}".strip()

@@ -129,8 +129,8 @@ _LOCATION = re.compile(r"[a-z0-9-]+")
 _PROJECT = re.compile(r"[A-Za-z0-9:._-]+")
 
 
-def vertex_place(base_url: str | None, project: str | None, location: str) -> tuple[str, str]:
-    """The base address of a location, and the path of a project in it.
+def vertex_place(base_url: str | None, project: str | None, location: str | None) -> tuple[str, str]:
+    """The base address of a location, and the path of a project in it; those of the environment where none is given.
 
     Raises:
         ConfigurationError: There is no project, or it or the location cannot be right.
@@ -140,6 +140,8 @@ def vertex_place(base_url: str | None, project: str | None, location: str) -> tu
     >>> vertex_place(None, "mine", "eu")[0]
     'https://aiplatform.eu.rep.googleapis.com'
     """
+    project = project or os.environ.get(PROJECT)
+    location = location or os.environ.get(LOCATION) or GLOBAL
     if not project:
         raise ConfigurationError(f"no project: set the environment variable {PROJECT}, or pass project=...")
     if not _PROJECT.fullmatch(project):

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import ProviderError
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import as_array, as_object, objects_in, word
+from rxworker.messages.lenient_json import as_array, as_object, objects_in, read_repaired, word
 from rxworker.providers.error_table import MINIMAX, RETRYABLE_KINDS, SEALED, SENTENCES, STATUSES, WORDS, key
 
 NO_REASON = "the provider gave no reason"
@@ -127,6 +127,14 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         or _wait_in(message)
         or (float(loading) if isinstance(loading, int | float) else None),
     )
+
+
+def failure_of(status: int, body: bytes) -> Failure:
+    """The failure of an answer that is not a stream."""
+    if failure := read_failure(read_repaired(body), status):
+        return failure
+    text = readable(body[:LONGEST_PAGE].decode("utf-8", "replace"))
+    return Failure(text or "the answer was empty", None, classify([], status, text))
 
 
 def error_failure(raw: Json) -> Failure:

@@ -24,7 +24,7 @@ from rxworker.events import Error, Opaque, ResponseEvent
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.framing.sse import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
+from rxworker.messages.lenient_json import UNREADABLE, SurrogateJoiner, read_json, read_repaired
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import LONGEST_PAGE, NO_REASON, Failure, classify, read_failure, readable
@@ -57,7 +57,7 @@ class Heads:
         try:
             _only(known, inside)(data)
             return []  # as for nearly all
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             pass
         try:
             members = _members(data)
@@ -68,7 +68,7 @@ class Heads:
                 if raw not in (b"null", b"[]", b"{}", b'""', b"false") and self._emitted.get(name) != raw:
                     self._emitted[name] = raw
                     new[name] = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return []
         return [Opaque(kind, new)] if new else []
 
@@ -88,8 +88,6 @@ A = TypeVar("A")
 DONE = b"[DONE]"
 ERROR = "error"
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What bytes raise that are not what is expected."""
 
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
 
@@ -110,6 +108,11 @@ def stream_failure(event: str, raw: Json) -> Failure | None:
 def frame_failure(raw: Json) -> Failure:
     """The failure of a frame that is an error; if it cannot be read, the message is the frame itself."""
     return read_failure(raw) or Failure(_shown(raw), "error")
+
+
+def error_frame_failure(frame: SseFrame) -> Failure:
+    """The same of a frame that may not be JSON."""
+    return garbage_failure(frame) or frame_failure(read_json(frame.data))
 
 
 def _lines(data: bytes) -> list[bytes]:

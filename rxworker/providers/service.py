@@ -21,19 +21,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse import SseFrame
-from rxworker.messages import (
-    Audio,
-    Content,
-    Conversation,
-    Counts,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    ToolMeta,
-)
-from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages import Content, Conversation, Counts, JsonObject, Message, OpaqueBlock, ToolMeta
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder, hidden_url, is_secret
@@ -53,20 +41,11 @@ from rxworker.providers.endpoint import (
     read_model,
 )
 from rxworker.providers.error_table import FINAL_KINDS, RETRYABLE_KINDS
-from rxworker.providers.failure import (
-    LONGEST_PAGE,
-    Failure,
-    classify,
-    kind_of,
-    read_failure,
-    readable,
-    until_refilled,
-    until_reset,
-)
+from rxworker.providers.failure import Failure, failure_of, kind_of, until_refilled, until_reset
 from rxworker.providers.fit import FittedTools, fit_tools, fitted
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
-from rxworker.providers.takes import ANYTHING, NOTES, TAKES, in_place
+from rxworker.providers.takes import ANYTHING, NOTES, TAKES, Media, in_place
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
@@ -199,7 +178,7 @@ class Service(ABC):
         info = self._info_at(url)
         options = fitted(self.model, info, options, self._room)
         if options.output is not None and tools and not self.structures_beside_tools:
-            conversation = replace(conversation, system=with_schema(conversation.system, options.output))
+            conversation = replace(conversation, system=with_schema(conversation.system, options.output.schema))
             options = replace(options, output=None)
         others = foreign(conversation.messages, Origin(self.name, service_at(url), self.model))
         if others is not None:
@@ -360,7 +339,7 @@ def _without_refused(draft: Draft, encode: Callable[[Draft], object]) -> Draft:
     """
 
     def taken(block: Content) -> Content:
-        if not isinstance(block, Image | Document | Audio | OpaqueBlock):
+        if not isinstance(block, Media | OpaqueBlock):
             return block
         try:
             alone = Conversation((Message("user", (block,)),))
@@ -513,7 +492,7 @@ def explain(
         secrets: Texts to be redacted.
     """
     headers = {key.lower(): value for key, value in headers.items()}
-    failure = _read(status, body)
+    failure = failure_of(status, body)
     request_id = failure.request_id or next((headers[name] for name in REQUEST_IDS if headers.get(name)), None)
     wait = retry_after(headers) or failure.retry_after
     if wait is None and status == 429:
@@ -540,13 +519,6 @@ def explain(
         retry_after=wait,
         request_id=request_id,
     )
-
-
-def _read(status: int, body: bytes) -> Failure:
-    if failure := read_failure(read_repaired(body), status):
-        return failure
-    text = readable(body[:LONGEST_PAGE].decode("utf-8", "replace"))
-    return Failure(text or "the answer was empty", None, classify([], status, text))
 
 
 def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> bool:

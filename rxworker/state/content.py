@@ -9,24 +9,11 @@ import msgspec
 from rxworker.events import BlockType, ToolUseMetadata
 from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
-from rxworker.messages import (
-    Content,
-    Image,
-    Json,
-    JsonObject,
-    OpaqueBlock,
-    Refusal,
-    ServerToolCall,
-    ServerToolResult,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Json, JsonObject, content
 from rxworker.state.block import BlockState, joined
 
 
-def content_of(state: BlockState) -> Content | None:
+def content_of(state: BlockState) -> content.Content | None:
     """The content block that it makes; ``None`` where there is nothing worth keeping.
 
     Of a block that is not whole, open or aborted, only what can stand by itself is kept: its text or refusal, if there
@@ -45,22 +32,22 @@ def content_of(state: BlockState) -> Content | None:
     return make(state)
 
 
-def _text_content(state: BlockState) -> Content | None:
+def _text_content(state: BlockState) -> content.Content | None:
     text, citations, echo = joined(state.text), tuple(state.citations.to_list()), _echo(state)
     has_sources = bool(citations) and state.phase == "stopped"
-    return Text(text, citations, echo) if text or echo or has_sources else None
+    return content.Text(text, citations, echo) if text or echo or has_sources else None
 
 
-def _thinking_content(state: BlockState) -> Content | None:
+def _thinking_content(state: BlockState) -> content.Content | None:
     text = joined(state.text)
     if not text and state.signature is None and state.echo is None:
         return None
-    return Thinking(text, state.signature, state.echo)
+    return content.Thinking(text, state.signature, state.echo)
 
 
-def _refusal_content(state: BlockState) -> Content | None:
+def _refusal_content(state: BlockState) -> content.Content | None:
     text, echo = joined(state.text), _echo(state)
-    return Refusal(text, echo) if text or echo else None
+    return content.Refusal(text, echo) if text or echo else None
 
 
 def _echo(state: BlockState) -> JsonObject | None:
@@ -78,34 +65,34 @@ def _arguments(state: BlockState) -> JsonObject | str:
     return parse_arguments(text)
 
 
-def _tool_call(state: BlockState) -> Content:
-    return ToolCall(*call_name(state.metadata), _arguments(state), state.echo)
+def _tool_call(state: BlockState) -> content.Content:
+    return content.ToolCall(*call_name(state.metadata), _arguments(state), state.echo)
 
 
-def _server_tool_call(state: BlockState) -> Content:
+def _server_tool_call(state: BlockState) -> content.Content:
     value: Json = _arguments(state) if state.text or state.values else None
     if isinstance(value, str):
         value = _any_json(value)
-    return ServerToolCall(*call_name(state.metadata), value, state.echo)
+    return content.ServerToolCall(*call_name(state.metadata), value, state.echo)
 
 
-def _server_tool_result(state: BlockState) -> Content:
-    return ServerToolResult(*_result(state.metadata), state.echo)
+def _server_tool_result(state: BlockState) -> content.Content:
+    return content.ServerToolResult(*_result(state.metadata), state.echo)
 
 
-def _result_of(state: BlockState) -> Content:
+def _result_of(state: BlockState) -> content.Content:
     tool_use_id, name = _result(state.metadata)
-    return ToolResult(tool_use_id, joined(state.text), name=name)
+    return content.ToolResult(tool_use_id, joined(state.text), name=name)
 
 
-def _image(state: BlockState) -> Content:
-    return Image(echo=state.echo)
+def _image(state: BlockState) -> content.Content:
+    return content.Image(echo=state.echo)
 
 
-def _opaque(state: BlockState) -> Content:
+def _opaque(state: BlockState) -> content.Content:
     metadata = state.metadata
     kind = metadata.kind if isinstance(metadata, OpaqueMetadata) else ""
-    return OpaqueBlock(kind, state.echo)
+    return content.OpaqueBlock(kind, state.echo)
 
 
 def _any_json(text: str) -> Json:
@@ -126,7 +113,7 @@ def _result(metadata: BlockMetadata | None) -> tuple[str, str]:
 
 
 _KEPT_IN_PART = frozenset({BlockType.TEXT, BlockType.REFUSAL})
-_CONTENT: dict[BlockType, Callable[[BlockState], Content | None]] = {
+_CONTENT: dict[BlockType, Callable[[BlockState], content.Content | None]] = {
     BlockType.TEXT: _text_content,
     BlockType.THINKING: _thinking_content,
     BlockType.REFUSAL: _refusal_content,

@@ -11,19 +11,9 @@ from msgspec.structs import replace
 
 from rxworker.events import PauseState
 from rxworker.events.pause import BackgroundCall
-from rxworker.messages import (
-    Conversation,
-    Json,
-    JsonObject,
-    Message,
-    OutputFormat,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    repair,
-)
+from rxworker.messages import Conversation, Json, JsonObject, Message, OutputFormat, StopReason, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
-from rxworker.messages.repair import NOT_RUN
+from rxworker.messages.repair import NOT_RUN, repair
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, RunningTool, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of

@@ -136,7 +136,7 @@ def test_settings_have_gemini_names() -> None:
     body = encode(ask("hi"), LOOK, options=options)
     assert body == {
         # Until Gemini 3, no form of the answer beside tools: the model reads it.
-        "systemInstruction": {"role": "user", "parts": [{"text": with_schema(None, OutputFormat(EMPTY))}]},
+        "systemInstruction": {"role": "user", "parts": [{"text": with_schema(None, EMPTY)}]},
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "generationConfig": {
             "maxOutputTokens": 5,

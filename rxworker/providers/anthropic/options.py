@@ -410,8 +410,10 @@ def _with_last_marks(tools: list[Json], most: int, ttl: str | None) -> list[Json
     kept: list[Json] = []
     for tool in reversed(tools):
         if isinstance(tool, dict) and isinstance(mark := tool.get("cache_control"), dict):
-            lasting = cache_control(longest(word(mark.get("ttl")), ttl)) if ttl else mark
-            tool = {k: v for k, v in (tool | {"cache_control": lasting}).items() if k != "cache_control" or most > 0}
+            others: JsonObject = {key: value for key, value in tool.items() if key != "cache_control"}
+            if most > 0:
+                others["cache_control"] = cache_control(longest(word(mark.get("ttl")), ttl)) if ttl else mark
+            tool = others
             most -= 1
         kept.append(tool)
     return kept[::-1]

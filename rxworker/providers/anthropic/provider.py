@@ -16,9 +16,6 @@ from rxworker.providers.anthropic.options import BETAS, at_version, with_binding
 from rxworker.providers.anthropic.wire import numbers
 from rxworker.providers.base import Options
 from rxworker.providers.endpoint import (
-    GLOBAL,
-    LOCATION,
-    PROJECT,
     X_API_KEY,
     Host,
     anthropic_host,
@@ -92,8 +89,7 @@ class AnthropicVertex(Service):
     def _url(self) -> str:
         project = self._project or os.environ.get("ANTHROPIC_VERTEX_PROJECT_ID")
         location = self._location or os.environ.get("CLOUD_ML_REGION")
-        location = location or os.environ.get(LOCATION) or GLOBAL
-        base, place = vertex_place(self._base(), project or os.environ.get(PROJECT), location)
+        base, place = vertex_place(self._base(), project, location)
         path = f"{place}/{resource(self.model, 'publishers/anthropic/models/')}:streamRawPredict"
         return endpoint(base, path, "/v1", "/v1")
 

@@ -37,7 +37,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import as_object, objects_in, read_repaired, word
+from rxworker.messages.lenient_json import UNREADABLE, as_object, objects_in, read_repaired, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
@@ -254,7 +254,7 @@ class BedrockDecoder:
             return self._take_other(kind, message)
         try:
             event = decoder.decode(message.payload)
-        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return self._take_loosely(kind, message.payload)
         events = HANDLERS[kind](self, event)
         if kind in HEADS and (new := self._heads.new_in(message.payload, kind, HEADS[kind])):

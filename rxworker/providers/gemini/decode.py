@@ -58,7 +58,7 @@ from rxworker.providers.malformed import (
     DONE,
     UNREADABLE,
     LenientDecoder,
-    frame_failure,
+    error_frame_failure,
     garbage_failure,
     read_loosely,
     stream_failure,
@@ -331,7 +331,7 @@ class GeminiDecoder(LenientDecoder):
                 return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
         if frame.event == "error":
-            return self._fail(garbage_failure(frame) or frame_failure(read_json(frame.data)))
+            return self._fail(error_frame_failure(frame))
         try:
             chunk = wire.decode_chunk(frame.data)
         except UNREADABLE as error:

@@ -12,17 +12,7 @@ from typing import Unpack
 from urllib.parse import parse_qsl, urlsplit
 
 from rxworker.errors import ConfigurationError
-from rxworker.providers.endpoint import (
-    GLOBAL,
-    LOCATION,
-    PROJECT,
-    base_address,
-    bearer,
-    endpoint,
-    read_key,
-    resource,
-    vertex_place,
-)
+from rxworker.providers.endpoint import base_address, bearer, endpoint, read_key, resource, vertex_place
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.wire import numbers
@@ -42,7 +32,7 @@ def developer_url(base_url: str, model: str) -> str:
     return _streamed(base_url, f"/{resource(model, 'models/')}{METHOD}", "/v1beta")
 
 
-def vertex_url(base_url: str | None, project: str | None, location: str, model: str) -> str:
+def vertex_url(base_url: str | None, project: str | None, location: str | None, model: str) -> str:
     """The address of a model at Vertex AI.
 
     Raises:
@@ -115,7 +105,7 @@ class GoogleService(Service):
 
     @staticmethod
     @abstractmethod
-    def _vertex_url(base_url: str | None, project: str | None, location: str, model: str, /) -> str:
+    def _vertex_url(base_url: str | None, project: str | None, location: str | None, model: str, /) -> str:
         """The address of the requests at Vertex AI."""
 
     @property
@@ -125,9 +115,7 @@ class GoogleService(Service):
     def _url(self) -> str:
         if not self._at_vertex:
             return self._developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
-        project = self._project or os.environ.get(PROJECT)
-        location = self._location or os.environ.get(LOCATION) or GLOBAL
-        return self._vertex_url(self._base_url, project, location, self.model)
+        return self._vertex_url(self._base_url, self._project, self._location, self.model)
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         if self._at_vertex and not self._has_key:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import msgspec
-from msgspec import Struct
-
-from rxworker.framing.sse import SseFrame
-from rxworker.messages import Json
+from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
-from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.endpoint import vertex_place
 from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.wire import numbers
-from rxworker.providers.malformed import UNREADABLE
 
 PATH = "/interactions"
 REVISION = "2026-05-20"
@@ -71,7 +65,7 @@ class GeminiInteractions(GoogleService):
         return google_url(base_url, PATH, "/v1beta")
 
     @staticmethod
-    def _vertex_url(base_url: str | None, project: str | None, location: str, _model: str, /) -> str:
+    def _vertex_url(base_url: str | None, project: str | None, location: str | None, _model: str, /) -> str:
         base, place = vertex_place(base_url, project, location)
         return google_url(base, place + PATH, "/v1beta1")
 
@@ -83,13 +77,6 @@ class GeminiInteractions(GoogleService):
                 its events.
         """
         return InteractionsBackgroundDecoder(cursor)
-
-
-class _Named(Struct, gc=False):
-    event_id: Json = None
-
-
-_read_name = msgspec.json.Decoder(_Named).decode
 
 
 class InteractionsBackgroundDecoder(BackgroundDecoder):
@@ -113,24 +100,9 @@ class InteractionsBackgroundDecoder(BackgroundDecoder):
     def __init__(self, cursor: str = "") -> None:
         self._interaction = GeminiInteractionsDecoder(outlives_errors=True)
         super().__init__(self._interaction, cursor)
-        self._seen: set[str] = set()
-        self._last: str | None = None  # the name of the last event
-
-    def _is_new(self, frame: SseFrame) -> bool:
-        try:
-            name = _read_name(frame.data).event_id
-        except UNREADABLE:
-            return True
-        if not isinstance(name, str) or not name:
-            return True
-        if name in self._seen:
-            return False
-        self._seen.add(name)
-        self._last = name
-        return True
 
     def _query(self, sent: HttpRequest) -> list[tuple[str, str]] | None:
         del sent
         if self._last is not None:
-            return [("stream", "true"), ("last_event_id", self._last)]
+            return [("stream", "true"), ("last_event_id", str(self._last))]
         return None if self._interaction.steps else [("stream", "true")]

@@ -22,15 +22,7 @@ from rxworker.messages.lenient_json import as_object, read_json
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.error_table import FINISH_REASONS
 from rxworker.providers.failure import Failure, error_failure
-from rxworker.providers.malformed import (
-    BROKEN,
-    DONE,
-    UNREADABLE,
-    LenientDecoder,
-    frame_failure,
-    garbage_failure,
-    read_loosely,
-)
+from rxworker.providers.malformed import BROKEN, DONE, UNREADABLE, LenientDecoder, error_frame_failure, read_loosely
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.wire import (
     NO_GROWTH,
@@ -237,8 +229,7 @@ class OpenAIChatDecoder(LenientDecoder):
         """The last frame: nothing after it is read."""
         if frame.data == DONE:
             return self._end()
-        failure = BROKEN if self._broken else garbage_failure(frame)
-        return self._fail(failure or frame_failure(read_json(frame.data)))
+        return self._fail(BROKEN if self._broken else error_frame_failure(frame))
 
 
 def _failure(chunk: WireChunk, data: bytes) -> Failure | None:

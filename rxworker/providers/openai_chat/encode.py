@@ -224,7 +224,7 @@ class MessagesEncoder(MessageEncoder):
 
 def _system_text(system: str | None, options: Options, dialect: Dialect) -> str | None:
     """The system text, with the schema of the answer where the server takes none."""
-    return system if options.output is None or dialect.has_schemas else with_schema(system, options.output)
+    return system if options.output is None or dialect.has_schemas else with_schema(system, options.output.schema)
 
 
 def _system(text: str | None) -> list[bytes]:

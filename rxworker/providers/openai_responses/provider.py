@@ -7,13 +7,11 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
+from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
-from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.encode_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
-from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder, numbers
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.service import Draft, OpenAIService
@@ -70,15 +68,10 @@ class OpenAIResponses(OpenAIService):
         return ResponsesBackgroundDecoder(cursor)
 
 
-class _Numbered(Struct, gc=False):
-    sequence_number: int | None = None
-
-
 class _Sent(Struct, gc=False):
     include: Json = None
 
 
-_number = msgspec.json.Decoder(_Numbered).decode
 _sent = msgspec.json.Decoder(_Sent).decode
 
 
@@ -103,19 +96,6 @@ class ResponsesBackgroundDecoder(BackgroundDecoder):
 
     def __init__(self, cursor: str = "") -> None:
         super().__init__(OpenAIResponsesDecoder(), cursor)
-        self._last: int | None = None  # the number of the last event
-
-    def _is_new(self, frame: SseFrame) -> bool:
-        try:
-            number = _number(frame.data).sequence_number
-        except UNREADABLE:
-            return True
-        if number is None:
-            return True
-        if self._last is not None and number <= self._last:
-            return False
-        self._last = number
-        return True
 
     def _query(self, sent: HttpRequest) -> list[tuple[str, str]] | None:
         if self._last is None and not self._cursor:
