@@ -59,6 +59,7 @@ class BatchDecoder(Generic[F]):
         framing: Bytes to frames.
         decoder: Frames to events.
 
+    >>> from rxworker.framing import SseDecoder
     >>>     >>> from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
     >>> machine = BatchDecoder(SseDecoder(), OpenAIResponsesDecoder())
     >>> frame = b'data: {"type":"response.output_text.delta","output_index":0,"delta":"%s"}\n\n'
