@@ -60,7 +60,7 @@ class BatchDecoder(Generic[F]):
         decoder: Frames to events.
 
     >>> from rxworker.framing import SseDecoder
-    >>>     >>> from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
+    >>> from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
     >>> machine = BatchDecoder(SseDecoder(), OpenAIResponsesDecoder())
     >>> frame = b'data: {"type":"response.output_text.delta","output_index":0,"delta":"%s"}\n\n'
     >>> machine.feed_parts(b"".join(frame % word for word in (b"a", b"b", b"c", b"d")))[-1]
