@@ -147,6 +147,8 @@ SENTENCES = [
     ("Image exceeds the maximum of 5 MB", None),
     ("Invalid schema for function 'look'", None),
     ("Invalid model parameter: temperature", None),
+    ("this model does not support images", None),
+    ("messages: tool call not found, the model cannot go on", None),
 ]
 # These have neither a word nor a status, so that the sentence is all that is known.
 BARE = [

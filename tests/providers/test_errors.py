@@ -31,19 +31,6 @@ def test_the_kind_is_read_from_status_and_words(status: int, body: str, kind: st
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        "Invalid model parameter: temperature",
-        "this model does not support images",
-        "messages: tool call not found, the model cannot go on",
-    ],
-)
-def test_not_all_that_names_a_model_is_about_its_name(message: str) -> None:
-    body = json.dumps({"error": {"message": message, "type": "invalid_request_error"}})
-    assert OpenAIChat("m").error(400, {}, body.encode()).kind == "invalid_request"
-
-
-@pytest.mark.parametrize(
     ("provider", "status", "error", "code"),
     [
         ("gemini", 400, {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}, "INVALID_ARGUMENT"),

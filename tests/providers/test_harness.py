@@ -12,7 +12,7 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -200,9 +200,50 @@ INTENTS: dict[str, Intent] = {
 # --- rules
 
 Check = Callable[[Any], Iterator[str]]
+Ids = Callable[[Any], Iterable[str]]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 VARIANTS = {"anyOf", "allOf", "oneOf"}
+
+
+def of_schema(schema: Any, *, needs_properties: bool = False) -> Iterator[str]:
+    if schema.get("type") != "object" or VARIANTS & schema.keys() or (needs_properties and "properties" not in schema):
+        yield "a schema of a tool"
+
+
+def of_arguments(schema: Any) -> Iterator[str]:
+    yield from of_schema(schema)
+    if not all(KEY.fullmatch(name) for name in schema.get("properties", {})):
+        yield "a name of an argument"
+
+
+def of_turns(messages: Any, calls: Ids, results: Ids) -> Iterator[str]:
+    """The roles alternate, and the message behind one with calls has their results and no other."""
+    roles = [message["role"] for message in messages]
+    if roles[0] != "user" or any(a == b for a, b in pairwise(roles)):
+        yield "the order of roles"
+    wanted: Counter[str] = Counter()
+    for message in messages:
+        if message["role"] == "user" and Counter(results(message["content"])) != wanted:
+            yield "calls and results"
+        wanted = Counter(calls(message["content"]))
+    if wanted:
+        yield "calls and results"
+
+
+def of_items(items: Any, call_id: str, result: str) -> Iterator[str]:
+    """Each result stands behind its call, and each call has one."""
+    waiting: list[str] = []
+    for item in items:
+        if item.get("type") == "function_call":
+            waiting.append(item[call_id])
+        elif item.get("type") == result:
+            if item["call_id"] not in waiting:
+                yield "a result without its call"
+            else:
+                waiting.remove(item["call_id"])
+    if waiting:
+        yield "a call without its result"
 
 
 def of_chat(body: Any) -> Iterator[str]:
@@ -230,8 +271,7 @@ def of_chat(body: Any) -> Iterator[str]:
         schema, name = tool["function"]["parameters"], tool["function"]["name"]
         if not NAME.fullmatch(name) or len(tool["function"].get("description", "")) > 1024:
             yield "a name or a description of a tool"
-        if schema.get("type") != "object" or "properties" not in schema or VARIANTS & schema.keys():
-            yield "a schema of a tool"
+        yield from of_schema(schema, needs_properties=True)
 
 
 def of_mistral(body: Any) -> Iterator[str]:
@@ -262,34 +302,23 @@ def of_kimi(body: Any) -> Iterator[str]:
 
 
 def of_messages(body: Any) -> Iterator[str]:
-    messages = body["messages"]
-    roles = [message["role"] for message in messages]
-    if roles[0] != "user" or any(a == b for a, b in pairwise(roles)):
-        yield "the order of roles"
-    wanted: Counter[str] = Counter()
-    for message in messages:
+    yield from of_turns(
+        body["messages"],
+        lambda blocks: (block["id"] for block in blocks if block["type"] == "tool_use"),
+        lambda blocks: (block["tool_use_id"] for block in blocks if block["type"] == "tool_result"),
+    )
+    for message in body["messages"]:
         kinds = [block["type"] for block in message["content"]]
         if not kinds:
             yield "a message without content"
-        results = kinds.count("tool_result")
-        if "tool_result" in kinds[results:]:
+        if "tool_result" in kinds[kinds.count("tool_result") :]:
             yield "a result behind something else"
-        found = Counter(block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result")
-        if message["role"] == "user" and found != wanted:
-            yield "calls and results"
-        wanted = Counter(block["id"] for block in message["content"] if block["type"] == "tool_use")
         if any(block["type"] == "text" and not block["text"].strip() for block in message["content"]):
             yield "an empty text"
-    if wanted:
-        yield "calls and results"
     if json.dumps(body).count('"cache_control"') > 4:
         yield "marks of the cache"
     for tool in body.get("tools", ()):
-        schema = tool["input_schema"]
-        if schema.get("type") != "object" or VARIANTS & schema.keys():
-            yield "a schema of a tool"
-        if not all(KEY.fullmatch(name) for name in schema.get("properties", {})):
-            yield "a name of an argument"
+        yield from of_arguments(tool["input_schema"])
 
 
 def of_claude_4(body: Any) -> Iterator[str]:
@@ -302,55 +331,32 @@ def of_claude_4(body: Any) -> Iterator[str]:
 
 def of_converse(body: Any) -> Iterator[str]:
     messages = body["messages"]
-    roles = [message["role"] for message in messages]
-    if roles[0] != "user" or any(a == b for a, b in pairwise(roles)):
-        yield "the order of roles"
+    yield from of_turns(
+        messages,
+        # one with a type is run by the service
+        lambda blocks: (b["toolUse"]["toolUseId"] for b in blocks if "toolUse" in b and "type" not in b["toolUse"]),
+        lambda blocks: (b["toolResult"]["toolUseId"] for b in blocks if "toolResult" in b),
+    )
     names = re.findall(r'"format": "\w+", "name": "(.*?)"', json.dumps(messages))
     if len({*names}) < len(names):
         yield "two documents of one name"
-    wanted: Counter[str] = Counter()
     for message in messages:
         kinds = [next(iter(block)) for block in message["content"]]
         if "document" in kinds and "text" not in kinds:
             yield "a document without a text"
-        found = Counter(block["toolResult"]["toolUseId"] for block in message["content"] if "toolResult" in block)
-        if message["role"] == "user" and found != wanted:
-            yield "calls and results"
-        wanted = Counter(
-            block["toolUse"]["toolUseId"]
-            for block in message["content"]
-            if "toolUse" in block and "type" not in block["toolUse"]  # else the service runs it
-        )
-    if wanted:
-        yield "calls and results"
     for tool in body.get("toolConfig", {}).get("tools", ()):
-        schema = tool.get("toolSpec", {}).get("inputSchema", {}).get("json", {"type": "object"})
-        if schema.get("type") != "object" or VARIANTS & schema.keys():
-            yield "a schema of a tool"
-        if not all(KEY.fullmatch(name) for name in schema.get("properties", {})):
-            yield "a name of an argument"
+        yield from of_arguments(tool.get("toolSpec", {}).get("inputSchema", {}).get("json", {"type": "object"}))
 
 
 def of_responses(body: Any) -> Iterator[str]:
-    waiting: list[str] = []
+    yield from of_items(body["input"], "call_id", "function_call_output")
     for item in body["input"]:
-        if item.get("type") == "function_call":
-            waiting.append(item["call_id"])
-            if len(item["call_id"]) > 64:
-                yield "an id of a call"
-        elif item.get("type") == "function_call_output":
-            if item["call_id"] not in waiting:
-                yield "a result without its call"
-            else:
-                waiting.remove(item["call_id"])
+        if item.get("type") == "function_call" and len(item["call_id"]) > 64:
+            yield "an id of a call"
         elif item.get("role") == "user" and not item["content"]:
             yield "a message without content"
-    if waiting:
-        yield "a call without its result"
-    for tool in body.get("tools", ()):
-        schema = tool.get("parameters", {"type": "object", "properties": {}})  # one with a format has none
-        if schema.get("type") != "object" or "properties" not in schema or VARIANTS & schema.keys():
-            yield "a schema of a tool"
+    for tool in body.get("tools", ()):  # one with a format has no parameters
+        yield from of_schema(tool.get("parameters", {"type": "object", "properties": {}}), needs_properties=True)
 
 
 def of_gemini(body: Any) -> Iterator[str]:
@@ -386,17 +392,7 @@ def of_gemini_3(body: Any) -> Iterator[str]:
 
 
 def of_steps(body: Any) -> Iterator[str]:
-    waiting: list[str] = []
-    for step in body["input"]:
-        if step["type"] == "function_call":
-            waiting.append(step["id"])
-        elif step["type"] == "function_result":
-            if step["call_id"] not in waiting:
-                yield "a result without its call"
-            else:
-                waiting.remove(step["call_id"])
-    if waiting:
-        yield "a call without its result"
+    yield from of_items(body["input"], "id", "function_result")
 
 
 def of_ollama(body: Any) -> Iterator[str]:
@@ -608,14 +604,17 @@ def test_recorded_answers_keep_the_rules_wherever_they_are_sent_on(name: str) ->
 # --- planted faults
 
 
+def listed(body: Any) -> list[Any]:
+    return body.get("messages") or body.get("contents") or body["input"]
+
+
 def drop_results(body: Any) -> None:
     """The last message, step or item, which answers the call."""
-    (body.get("messages") or body.get("contents") or body["input"]).pop()
+    listed(body).pop()
 
 
 def drop_call(body: Any) -> None:
-    listed = body.get("messages") or body.get("contents") or body["input"]
-    listed.pop(-2)
+    listed(body).pop(-2)
 
 
 def add_member(body: Any) -> None:
@@ -623,7 +622,7 @@ def add_member(body: Any) -> None:
 
 
 def add_member_within(body: Any) -> None:
-    (body.get("messages") or body.get("contents") or body["input"])[-1]["odd_member"] = 1
+    listed(body)[-1]["odd_member"] = 1
 
 
 FAULTS = (drop_results, drop_call, add_member, add_member_within)

@@ -68,6 +68,7 @@ def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:
         decoded(provider_of(recording), mutant)  # which looks at it
 
 
+@pytest.mark.product(3)
 def test_whole_calls_run_also_under_an_unknown_reason(recording: Path) -> None:
     data = recording.read_bytes()
     before = summarise(decoded(provider_of(recording), data))
@@ -93,6 +94,7 @@ def limited(path: Path, chunks: list[bytes], limit: int) -> tuple[list[ResponseE
     return [*events, *decoder.finish()], False
 
 
+@pytest.mark.product(3)
 def test_a_limit_means_the_same_for_the_whole_decoder_under_every_cut(recording: Path) -> None:
     data = recording.read_bytes()
     longest = max(map(len, data.splitlines()))

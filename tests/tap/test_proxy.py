@@ -128,6 +128,7 @@ async def check(run: Run[None], name: str, data: bytes) -> None:
         assert [(c.name, c.input) for c in recorded.tool_calls] == [(c.name, c.input) for c in said.tool_calls]
 
 
+@pytest.mark.product(3)
 async def test_every_recording_passes_and_is_decoded(recording: Path) -> None:
     name, body = provider_of(recording), recording.read_bytes()  # noqa: ASYNC240 - a small file
     served = ServedResponse.from_recording(recording)

@@ -17,6 +17,7 @@ from rxworker.tap import Mapper, Tapped, tap
 from rxworker.tap.sources import AG2, Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
 from rxworker.testing.lint import lint
 from tests.tap import kit, peers
+from tests.whole import IS_WHOLE
 
 MAPPERS: dict[str, Callable[..., Mapper[Any]]] = {
     "ag2": AG2,
@@ -86,7 +87,7 @@ async def test_a_recording_has_the_figures_of_its_library(recorded: Recorded) ->
 
 @each_recording
 async def test_a_recording_that_is_cut_keeps_the_rules(recorded: Recorded) -> None:
-    step = max(len(recorded.items) // 40, 1)
+    step = max(len(recorded.items) // (40 if IS_WHOLE else 12), 1)
     for cut in range(0, len(recorded.items), step):
         run = await tapped(recorded, cut)
         # agno has its output after the end

@@ -288,6 +288,7 @@ def test_recorded_responses_keep_all_rules(recording: Path) -> None:
 # Taps.
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("recorded", [*recordings()])
 async def test_tapped_runs_keep_all_rules(recorded: Recorded) -> None:
     """Also one whose library ends in the middle, which it does not report as a success."""

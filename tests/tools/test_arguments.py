@@ -240,18 +240,20 @@ PLACES = st.builds(Place, TEXTS, st.sampled_from(Unit))
 TRIPS = st.builds(Trip, st.lists(PLACES).map(tuple), st.integers(-(2**63), 2**63))
 
 
+visits: list[object] = []
+
+
+@tool
+async def visit(trip: Trip, only: Filter, ratio: float | None = None) -> None:
+    visits.append((trip, only, ratio))
+
+
 @given(trip=TRIPS, tags=st.lists(TEXTS), ratio=st.floats(allow_nan=False, allow_infinity=False))
 async def test_arguments_round_trip(trip: Trip, tags: list[str], ratio: float) -> None:
-    seen: list[object] = []
-
-    @tool
-    async def go(trip: Trip, only: Filter, ratio: float | None = None) -> None:
-        seen.append((trip, only, ratio))
-
-    arguments = {"trip": trip, "only": {"tags": tags}, "ratio": ratio}
-    await go.execute(msgspec.json.encode(arguments))
-    await go.execute(msgspec.json.encode(arguments).decode())
-    assert seen == [(trip, {"tags": tags}, ratio)] * 2
+    arguments = msgspec.json.encode({"trip": trip, "only": {"tags": tags}, "ratio": ratio})
+    for form in (arguments, arguments.decode()):
+        await visit.execute(form)
+        assert visits.pop() == (trip, {"tags": tags}, ratio)
 
 
 @given(st.binary() | TEXTS)

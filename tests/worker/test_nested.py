@@ -323,6 +323,7 @@ def asks(task: str, id: str = "same") -> Reply:  # noqa: A002
     return Reply(tool_calls=(Call("ask", {"task": task}, id=id),))
 
 
+@pytest.mark.unlogged  # it makes its own
 @pytest.mark.parametrize("kind", LOGS)
 async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(kind: str, tmp_path: Path) -> None:
     log = make_log(kind, tmp_path, seconds=0)
