@@ -134,12 +134,12 @@ async def line_to(url: str, cuts: Sequence[int] = ()) -> AsyncGenerator[Line, No
 
 
 def talking(wait: asyncio.Event) -> Worker:
-    """It answers when somebody is there to hear it, and takes a second, in two hundred pieces."""
+    """It answers when somebody is there to hear it, in two hundred pieces."""
 
     async def hold(context: object) -> None:
         await wait.wait()
 
-    model = ScriptedModel([say(TEXT, chunk=4)], delay=0.005)
+    model = ScriptedModel([say(TEXT, chunk=4)], delay=0.003)
     return Worker(model, hooks=[on_message_send(hold)])
 
 

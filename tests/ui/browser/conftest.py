@@ -53,13 +53,14 @@ Site: TypeAlias = Callable[[str, web.Application], AbstractAsyncContextManager[s
 SETTINGS = Settings(title="Desk")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The first that is there. The shell draws no window, which halves what a test takes."""
-LASTING = """(() => {
+TIMERS = """(() => {
   const set = globalThis.setTimeout;
-  globalThis.setTimeout = (act, wait, ...rest) => (wait === 1_600 ? 0 : set(act, wait, ...rest));
+  const quick = (wait) => (wait > 100 && wait < 5_000 ? wait / 10 : wait);
+  globalThis.setTimeout = (act, wait, ...rest) => (wait === 1_600 ? 0 : set(act, quick(wait), ...rest));
 })()"""
-"""What the page shows for a moment (what was found, what was copied) stays.
+"""What the page shows for a moment (what was found, what was copied) stays, since a test on a slow machine would be too late.
 
-A test on a slow machine would come too late.
+What it does after a rest, such as connecting again, it does after a tenth of that.
 """
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until the page has drawn what it knows."""
@@ -185,7 +186,7 @@ class Windows:
             viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
         )
         context.set_default_timeout(WAIT)
-        await context.add_init_script(LASTING)
+        await context.add_init_script(TIMERS)
         return await context.new_page()
 
     async def take(self, width: int) -> Page:

@@ -175,14 +175,15 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "rxworker", *sys.argv[1:]])
 """
+"""Makes the terminal the one that controls the process, as it is in a window: its end is a signal then."""
 HURRIED = """
 import sys
-from rxworker.ui.terminal import lifecycle
+from rxworker.ui.terminal import app, lifecycle
+app.TerminalApp.leave.__defaults__ = (0.2,)
 lifecycle.Guard.__init__.__kwdefaults__["grace"] = 0.5
 from rxworker.cli import main
 sys.exit(main())
 """
-"""Makes the terminal the one that controls the process, as it is in a window: its end is a signal then."""
 
 
 class Terminal:
@@ -192,7 +193,7 @@ class Terminal:
         arguments: Of the command.
         folder: Where it works.
         controls: Whether the terminal controls the process.
-        hurried: Whether the app has half a second to end after a signal, and not three.
+        hurried: Whether the app has half a second to end after a signal, and not three, and less to leave a run.
         errors: The file that its standard error goes to, in place of the terminal.
         columns: Of the terminal.
         environment: What the process has beside the environment of the tests.

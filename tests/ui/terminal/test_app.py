@@ -115,6 +115,8 @@ async def test_progress_is_shown_while_a_tool_runs(open_app: Open) -> None:
     async with open_app(Worker(model, tools=[wait_for_ever])) as person:
         await person.say("Wait.", sees="two of four")
         assert re.search(r"● \d+(\.\d)? m?s", person.screen)
+        await person.press("ctrl+c")  # on leaving, the tool would have five seconds
+        await person.rest()
 
 
 async def test_thoughts_fold_away_when_they_are_over(open_app: Open) -> None:

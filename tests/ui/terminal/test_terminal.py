@@ -97,7 +97,7 @@ def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) 
         "    return 'never'\n"
     )
     with ReplayServer([call("wait")]) as server:
-        opened = chat(server.base_url, "--tool", "stubborn:wait")
+        opened = chat(server.base_url, "--tool", "stubborn:wait", hurried=True)
         opened.answer("Type a message to begin.", "Wait.\r")
         opened.until((tmp_path / "begun").exists)
         opened.type("\x03")

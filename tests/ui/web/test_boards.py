@@ -28,6 +28,7 @@ from rxworker.operators import rate, records_of
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
+from rxworker.ui.web.boards import boards
 from rxworker.ui.web.boards.boards import MAX_FOLDS, ExplainedFeed
 from rxworker.ui.web.http.request import Shown
 
@@ -42,6 +43,11 @@ BOARD = Dashboard(
     [panel("Deltas", count(TextDelta), view="bar", group=run_of), panel("Key", ops.map(key_of), view="text")],
     title="Desk",
 )
+
+
+@pytest.fixture(autouse=True)
+def counts_are_sent_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "LOOK", 0.01)
 
 
 def user_of(request: WebRequest) -> str | None:

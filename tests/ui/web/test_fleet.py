@@ -31,6 +31,7 @@ from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.boards import fleet
 from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.streams import streams
 
 TOKEN = "a-very-secret-token-0123456789"
 
@@ -190,7 +191,8 @@ async def test_a_client_gets_an_answer_after_each_change(
         assert found["runs"] == {"running": 0, "finished": 1}
 
 
-async def test_the_answers_end_when_the_server_is_stopped() -> None:
+async def test_the_answers_end_when_the_server_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "CLOSE_SECONDS", 0.1)  # an answer to come is waited for
     stack = AsyncExitStack()
     client = await opened(stack)
     state = client.server.state

@@ -245,7 +245,11 @@ async def test_a_revoked_link_ends_its_open_streams_at_once(open_desk: OpenDesk)
         assert response.status == 404
 
 
-async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Path) -> None:
+async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "EVERY", 0.05)
+
     def open_log() -> EventLog:
         return SQLiteLog(tmp_path / "runs.db")
 

@@ -429,7 +429,7 @@ async def test_a_server_that_stops_cancels_a_long_poll(monkeypatch: pytest.Monke
 
 @pytest.mark.aiohttp
 async def test_a_client_that_reads_late_receives_every_item_and_delays_no_other(open_desk: OpenDesk) -> None:
-    desk = await open_desk()
+    desk = await open_desk(settings=Settings(writes_per_second=None))
     source = Subject[str]()
     desk.server.state.publish(publish("text", source, keep="all"))
     host, _, port = desk.server.url.removeprefix("http://").rstrip("/").partition(":")
