@@ -58,9 +58,10 @@ TIMERS = """(() => {
   const quick = (wait) => (wait > 100 && wait < 5_000 ? wait / 10 : wait);
   globalThis.setTimeout = (act, wait, ...rest) => (wait === 1_600 ? 0 : set(act, quick(wait), ...rest));
 })()"""
-"""What the page shows for a moment (what was found, what was copied) stays, since a test on a slow machine would be too late.
+"""What the page shows for a moment (what was found, what was copied) stays.
 
-What it does after a rest, such as connecting again, it does after a tenth of that.
+A test on a slow machine would come too late. What the page does after a rest, such as connecting
+again, it does after a tenth of that.
 """
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until the page has drawn what it knows."""
@@ -281,10 +282,10 @@ class Desk:
         closes: bool = True,
         settings: Settings = SETTINGS,
         log: EventLog | None = None,
-        dashboards: Sequence[Dashboard] | None = None,
+        dashboards: Sequence[Dashboard] | None = (),
         **options: Any,
     ) -> AbstractAsyncContextManager[WebServer]:
-        """Serve a worker with this model."""
+        """Serve a worker with this model, without dashboards unless they are given: a fifth less for a page to draw."""
         make = self.maker(model, tools, log=log, **options)
         return self.serve_workers(make, port=port, closes=closes, settings=settings, log=log, dashboards=dashboards)
 

@@ -51,7 +51,7 @@ async def copied(page: Page) -> str:
 async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_address(desk: Desk) -> None:
     settings = Settings(title="Desk", token="a-very-secret-token")
     model = GatedModel([*REPLIES, say("Other.")], free=True)
-    async with desk.serve(model, [look], settings=settings):
+    async with desk.serve(model, [look], settings=settings, dashboards=None):
         page = await desk.open("?token=a-very-secret-token")
         await desk.ask(page, "First", status="finished")
         run = desk.runs[-1]

@@ -35,6 +35,14 @@ DIFF = """--- a/src/x.py
 MARKUP = "<img src=x onerror=alert(1)>"
 WIDE = [{"id": n, "name": f"row {n}", "note": MARKUP if n == 7 else None} for n in range(300)]
 DEEP: dict[str, Any] = {"big": 123, "a": {"b": {"c": [MARKUP] * 150}}, "z": [], "__proto__": {"x": 1}}
+LONG = "a long note that needs much room in its row"
+LINES = """(cell) => {
+  const range = document.createRange(), text = document.createTreeWalker(cell, 4).nextNode();
+  range.setStart(text, 0);
+  range.setEnd(text, "Lisbon".length);
+  return range.getClientRects().length;
+}"""
+"""On how many lines the first word of a cell is."""
 results: dict[str, str] = {
     "tree": json.dumps(DEEP).replace("123", "12345678901234567890"),
     "table": json.dumps(WIDE),
@@ -42,6 +50,7 @@ results: dict[str, str] = {
     "broken": '{"a": 1',
     "deep": "[" * 100_000,
     "log": "\n".join(f"line {n} of the log" for n in range(2_000)),
+    "cities": json.dumps([{f"{key} {n}": f"Lisbon {LONG}" for n in range(6) for key in ("city", "note")}]),
 }
 booked: list[dict[str, Any]] = []
 
@@ -134,6 +143,8 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk) -> None:
         await expect(log.locator(".result")).to_have_class("result")
         await log.locator(".result-find").press("Escape")
         await expect(log.locator(".result-find")).to_have_value("")
+
+        assert await shown["cities"].locator(".result-table td").first.evaluate(LINES) == 1, "its words stay whole"
 
 
 async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk) -> None:
@@ -232,6 +243,14 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk:
         await desk.ask(page, "And c", status="paused")
         assert [each["hotel"] for each in booked] == ["a", "b"]
 
+        # What is typed after New run is in the message box: the keys come in the same turn of the page as the click.
+        await page.locator("#approval").wait_for()
+        await page.evaluate("""() => {
+          document.getElementById("new-run").click();
+          document.execCommand("insertText", false, "Hello");
+        }""")
+        await expect(page.locator("#composer-input")).to_have_value("Hello")
+
 
 async def test_a_run_of_the_program_has_a_form_and_a_cost(desk: Desk) -> None:
     settings = Settings(prices={"gated-1": Prices(input=1e6, output=1e6)})
@@ -293,52 +312,3 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
         await desk.press(page, "I have visited it", status="finished")
         form = {"guests": 2, "day": "Friday", "room": "d"}
         assert booked == [{"form": form, "sign": "accept"}]
-
-
-async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk) -> None:
-    model = GatedModel([call("book", hotel="Palace"), say("Booked.")], free=True)
-    async with desk.asking(model, [book], status="paused") as page:
-        await page.locator("#approval").wait_for()
-        # The keys come in the same turn of the page as the click.
-        await page.evaluate("""() => {
-          document.getElementById("new-run").click();
-          document.execCommand("insertText", false, "Hello");
-        }""")
-        await expect(page.locator("#composer-input")).to_have_value("Hello")
-
-
-async def test_words_in_cells_stay_whole(desk: Desk) -> None:
-    long = "a long note that needs much room in its row"
-    results["cities"] = json.dumps([{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}])
-    async with desk.asking(
-        GatedModel([call("read", what="cities"), say("Read.")], free=True), [read], status="finished"
-    ) as page:
-        await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
-        cell = page.locator(".result-table td").first
-        await expect(cell).to_be_visible()
-        lines = """(cell) => {
-          const range = document.createRange(), text = document.createTreeWalker(cell, 4).nextNode();
-          range.setStart(text, 0);
-          range.setEnd(text, "Lisbon".length);
-          return range.getClientRects().length;
-        }"""
-        assert await cell.evaluate(lines) == 1
-    del results["cities"]
-
-
-async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(desk: Desk) -> None:
-    async with desk.asking(GatedModel([say("Hello.")], free=True), status="finished") as page:
-        await page.keyboard.press("Tab")
-        await page.evaluate("""async () => {
-          const { placeFocus } = await import("/static/views/dom.js");
-          placeFocus(document.getElementById("conversation"));
-        }""")
-        ring = """() => {
-          const { activeElement: node } = document;
-          return [node.id, getComputedStyle(node).outlineStyle];
-        }"""
-        assert await page.evaluate(ring) == ["conversation", "none"]
-        await page.keyboard.press("Tab")
-        await page.keyboard.press("Shift+Tab")
-        await expect(page.locator("#conversation")).to_be_focused()
-        assert await page.evaluate(ring) == ["conversation", "solid"]

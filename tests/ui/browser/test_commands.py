@@ -26,9 +26,37 @@ def talk() -> list[Any]:
     return [think("Hm.") + say("Let me look.") + call("look", place=EVIL), say(ANSWER)]
 
 
-async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(desk: Desk) -> None:
-    async with desk.asking(GatedModel(talk(), free=True), [look], status="finished") as page:
+SENTENCE = "fix the bug now, please? 3 tests, just yes"
+
+
+async def test_what_is_typed_goes_into_the_message_box_and_every_shortcut_is_listed_once(desk: Desk) -> None:
+    """No key without a modifier starts a run, changes a setting or leaves the run; Escape closes what is open."""
+    async with desk.serve(GatedModel(talk(), free=True), [look]):
+        page = await desk.open()
         field, keys = page.locator("#composer-input"), page.keyboard
+        await expect(field).to_be_focused()
+        await desk.ask(page, status="finished")
+        await page.reload()
+        await expect(field).to_be_focused()
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(f"{request.method} {request.url}"))
+        address, theme = page.url, await page.locator("html").get_attribute("data-theme")
+        places = ["#run-title", "#conversation", "#run-list a", "#lanes .row .lane-name", "#side"]
+        for place in [None, *places]:
+            await field.fill("")
+            if place is not None:
+                await page.locator(place).first.click(position={"x": 3, "y": 3})
+            if await page.locator("#inspector").is_visible():
+                await keys.press("Escape")
+            typed = SENTENCE if place is None else "".join(dict.fromkeys(SENTENCE))  # each key once
+            await keys.type(typed)
+            await expect(field).to_have_value(typed)
+            await expect(field).to_be_focused()
+        assert page.url == address
+        assert len(desk.runs) == 1
+        assert not [each for each in requests if not each.startswith("GET")]
+        assert await page.locator("html").get_attribute("data-theme") == theme
+        await field.fill("")
         await field.focus()
         await keys.press("?")
         await expect(field).to_have_value("?")  # a field takes the key itself
@@ -57,38 +85,6 @@ async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(desk
         await keys.press("?")
         await expect(sheet).to_be_hidden()  # it is switched off
         await expect(field).to_have_value("?")
-
-
-SENTENCE = "fix the bug now, please? 3 tests, just yes"
-
-
-async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(desk: Desk) -> None:
-    """No key without a modifier starts a run, changes a setting or leaves the run."""
-    async with desk.serve(GatedModel(talk(), free=True), [look]):
-        page = await desk.open()
-        field, keys = page.locator("#composer-input"), page.keyboard
-        await expect(field).to_be_focused()
-        await desk.ask(page, status="finished")
-        await page.reload()
-        await expect(field).to_be_focused()
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(f"{request.method} {request.url}"))
-        address, theme = page.url, await page.locator("html").get_attribute("data-theme")
-        places = ["#run-title", "#conversation", "#run-list a", "#lanes .row .lane-name", "#side"]
-        for place in [None, *places]:
-            await field.fill("")
-            if place is not None:
-                await page.locator(place).first.click(position={"x": 3, "y": 3})
-            if await page.locator("#inspector").is_visible():
-                await keys.press("Escape")
-            typed = SENTENCE if place is None else "".join(dict.fromkeys(SENTENCE))  # each key once
-            await keys.type(typed)
-            await expect(field).to_have_value(typed)
-            await expect(field).to_be_focused()
-        assert page.url == address
-        assert len(desk.runs) == 1
-        assert not [each for each in requests if not each.startswith("GET")]
-        assert await page.locator("html").get_attribute("data-theme") == theme
 
 
 async def test_a_phone_does_not_open_its_keyboard(desk: Desk) -> None:
@@ -128,12 +124,21 @@ async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk) -
         await expect(page.locator("#composer-input")).to_be_focused()
 
 
-async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk) -> None:
-    async with desk.serve(GatedModel(talk(), free=True), [look]):
-        page = await desk.open()
-        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        await desk.ask(page, status="finished")
+async def saved(page: Page, name: str) -> str:
+    """Save the run that is shown by the menu; return the file."""
+    await page.locator("#run-more").click()
+    async with page.expect_download() as download:
+        await page.locator("#run-menu").get_by_role("button", name=name).click()
+    path = await (await download.value).path()
+    return path.read_text(encoding="utf-8")
+
+
+async def test_a_run_is_linked_and_saved_as_markdown_records_and_a_page_without_scripts(
+    desk: Desk, browser: Browser
+) -> None:
+    async with desk.asking(GatedModel(talk(), free=True), [look], text=f"Why? {EVIL}", status="finished") as page:
         run = desk.runs[0]
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         answer = page.locator("#conversation > .block.text").first
         await answer.hover()
         await answer.get_by_role("button", name="Copy link").click()
@@ -151,19 +156,6 @@ async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk) -> None:
         await moment.evaluate(f"location.hash = '#{run.id}@999999'")  # the end
         await expect(moment.locator("#time-bar")).to_have_attribute("data-past", "false")
 
-
-async def saved(page: Page, name: str) -> str:
-    """Save the run that is shown by the menu; return the file."""
-    await page.locator("#run-more").click()
-    async with page.expect_download() as download:
-        await page.locator("#run-menu").get_by_role("button", name=name).click()
-    path = await (await download.value).path()
-    return path.read_text(encoding="utf-8")
-
-
-async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(desk: Desk, browser: Browser) -> None:
-    async with desk.asking(GatedModel(talk(), free=True), [look], text=f"Why? {EVIL}", status="finished") as page:
-        run = desk.runs[0]
         text = await saved(page, "Save as Markdown")
         assert text.startswith("# Why? ")
         assert "> Hm." in text

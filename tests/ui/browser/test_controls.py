@@ -38,9 +38,14 @@ def nothing_deleted() -> None:
     deleted.clear()
 
 
-async def test_a_call_is_approved_with_other_arguments(desk: Desk) -> None:
-    replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
+async def test_calls_are_approved_with_other_arguments_and_denied_with_a_reason(desk: Desk) -> None:
+    twins = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
+    replies = [
+        *(say("May I?") + call("delete", path="a.txt"), say("It is gone.")),
+        *(Reply(tool_calls=twins), say("One of them."), call("open_tab"), say("It is shut.")),
+    ]
+    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
+    async with desk.asking(GatedModel(replies, free=True), [delete, open_tab]) as page:
         await desk.press(page, "JSON")
         field = page.locator("#approval-input")
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
@@ -62,6 +67,27 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk) -> None:
         # A run that was resumed is one line with the one that went on.
         await expect(page.locator("#run-list li")).to_have_count(1)
 
+        # Two calls of one id are decided about one by one.
+        deleted.clear()
+        await desk.press(page, "New run")
+        await desk.ask(page)
+        await desk.press(page, "Form")
+        field = page.locator("#approval .field input")
+        await expect(field).to_have_value("a.txt")
+        await page.get_by_label("Reason for the model").fill("it is needed")
+        await desk.press(page, "Deny")
+        await expect(field).to_have_value("b.txt")
+        await desk.press(page, "Approve", status="finished")
+        await expect(page.locator(".call .outcome", has_text="it is needed")).to_be_visible()
+        await expect(page.locator("#composer-input")).to_be_enabled()
+        assert deleted == ["b.txt"]
+        # The page does not run the tool of another client: resumed without its result, a run pauses at it again.
+        await desk.press(page, "New run")
+        await desk.ask(page, status="paused")
+        await expect(page.locator("#approval button")).to_have_text(["Deny"])
+        await desk.press(page, "Deny", status="finished")
+        await desk.same(page, desk.runs[-1])
+
 
 async def test_what_one_tab_decides_the_others_follow(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
@@ -76,9 +102,9 @@ async def test_what_one_tab_decides_the_others_follow(desk: Desk) -> None:
         assert deleted == ["a.txt"]
 
 
-async def test_a_run_is_cancelled(desk: Desk) -> None:
-    model = GatedModel([say(LONG)])
-    async with desk.asking(model) as page:
+async def test_a_run_is_cancelled_and_another_is_paused_and_resumed(desk: Desk) -> None:
+    model = GatedModel([say(LONG), say(LONG) + call("look"), say("Nothing.")])
+    async with desk.asking(model, [look]) as page:
         model.let(2)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:8])
         await desk.press(page, "Cancel")
@@ -89,21 +115,8 @@ async def test_a_run_is_cancelled(desk: Desk) -> None:
         await expect(page.locator(".block.text")).to_have_attribute("data-phase", "aborted")
         await desk.same(page, desk.runs[0])
 
-
-async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk) -> None:
-    """The page does not run it, and a run that is resumed without its result pauses at it again."""
-    open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
-    async with desk.asking(
-        GatedModel([call("open_tab"), say("It is shut.")], free=True), [open_tab], status="paused"
-    ) as page:
-        await expect(page.locator("#approval button")).to_have_text(["Deny"])
-        await desk.press(page, "Deny", status="finished")
-        await desk.same(page, desk.runs[1])
-
-
-async def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
-    model = GatedModel([say(LONG) + call("look"), say("Nothing.")])
-    async with desk.asking(model, [look]) as page:
+        await desk.press(page, "New run")
+        await desk.ask(page)
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
         async with page.expect_response("**/pause"):
@@ -113,7 +126,7 @@ async def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
         await page.locator("#approval .primary").click()
         await desk.status(page, "finished")
         await expect(page.locator(".block.text .text")).to_have_text([LONG, "Nothing."])
-        await desk.same(page, desk.runs[1])
+        await desk.same(page, desk.runs[2])
 
 
 async def test_everything_is_done_with_the_keyboard(desk: Desk) -> None:
@@ -141,6 +154,21 @@ async def test_everything_is_done_with_the_keyboard(desk: Desk) -> None:
         await keys.press("Enter")
         await expect(page.locator(".call .result")).to_be_visible()
         await tab_to(page, "#lanes .lane .lane-label")
+
+        # Focus that a script has put on the conversation draws no ring.
+        await page.evaluate("""async () => {
+          const { placeFocus } = await import("/static/views/dom.js");
+          placeFocus(document.getElementById("conversation"));
+        }""")
+        ring = """() => {
+          const { activeElement: node } = document;
+          return [node.id, getComputedStyle(node).outlineStyle];
+        }"""
+        assert await page.evaluate(ring) == ["conversation", "none"]
+        await keys.press("Tab")
+        await keys.press("Shift+Tab")
+        await expect(page.locator("#conversation")).to_be_focused()
+        assert await page.evaluate(ring) == ["conversation", "solid"]
 
 
 async def tab_to(page: Page, selector: str) -> None:
@@ -240,18 +268,3 @@ async def test_what_the_server_refuses_is_reported(desk: Desk) -> None:
         records = desk.records_of(page, desk.runs[0])
         assert fold_run(records).status == "finished"
     desk.problems.clear()  # the browser tells of the request that was cut
-
-
-async def test_two_calls_of_one_id_are_decided_about_one_by_one_and_a_denial_has_a_reason(desk: Desk) -> None:
-    calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
-    replies = [Reply(tool_calls=calls), say("One of them.")]
-    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
-        field = page.locator("#approval .field input")
-        await expect(field).to_have_value("a.txt")
-        await page.get_by_label("Reason for the model").fill("it is needed")
-        await desk.press(page, "Deny")
-        await expect(field).to_have_value("b.txt")
-        await desk.press(page, "Approve", status="finished")
-        await expect(page.locator(".call .outcome", has_text="it is needed")).to_be_visible()
-        await expect(page.locator("#composer-input")).to_be_enabled()
-    assert deleted == ["b.txt"]

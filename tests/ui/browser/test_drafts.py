@@ -106,7 +106,7 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk)
         await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
 
 
-async def test_a_queued_message_survives_a_pause(desk: Desk) -> None:
+async def test_a_queued_message_and_a_draft_survive_a_pause(desk: Desk) -> None:
     model = GatedModel([say(LONG) + call("delete", path="a"), say("Gone.")])
     async with desk.asking(model, [delete]) as page:
         model.let(1)
@@ -114,14 +114,15 @@ async def test_a_queued_message_survives_a_pause(desk: Desk) -> None:
         async with page.expect_response("**/send"):
             await desk.ask(page, "Wait for me")
         await expect(page.locator("#queue-list li span")).to_have_text(["Wait for me"])
+        await page.locator(BOX).fill("a thought")
         model.let_all()
         await desk.press(page, "Approve", status="finished")
         # The run that was paused has ended without reading it.
-        await expect(page.locator(BOX)).to_have_value("Wait for me")
+        await expect(page.locator(BOX)).to_have_value("Wait for me\na thought")
         await expect(page.locator("#queue")).to_be_hidden()
 
 
-async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk) -> None:
+async def test_what_is_typed_while_a_message_is_sent_is_kept_also_when_it_cannot_be_sent(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
@@ -138,11 +139,6 @@ async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk) -> None
             await page.locator(BOX).press_sequentially("second")
         await expect(page.locator("#composer-send")).to_be_enabled()
         await expect(page.locator(BOX)).to_have_value("second")
-
-
-async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_since(desk: Desk) -> None:
-    model = GatedModel([say(LONG)])
-    async with desk.asking(model, status="running") as page:
         made, free = asyncio.Event(), asyncio.Event()
 
         async def refuse(route: Route) -> None:
@@ -151,13 +147,13 @@ async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_si
             await route.abort()
 
         await page.route("**/send", refuse)
-        await desk.ask(page, "first")
+        await desk.ask(page, "third")
         await made.wait()
-        await page.locator(BOX).press_sequentially("second")
+        await page.locator(BOX).press_sequentially("fourth")
         free.set()
-        await expect(page.locator(BOX)).to_have_value("first\nsecond")
+        await expect(page.locator(BOX)).to_have_value("third\nfourth")
         await expect(page.locator("#composer-note")).to_contain_text("cannot be reached")
-        await expect(page.locator("#queue")).to_be_hidden()
+        await expect(page.locator("#queue-list li span")).to_have_text(["first"])
     desk.problems.clear()  # the browser reports the request that was cut
 
 
@@ -193,15 +189,6 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk) -> N
         await page.reload()
         await expect(page.locator("#queue-list li span")).to_have_text(["for the first"])
         await expect(box).to_have_value("")
-
-
-async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk) -> None:
-    model = GatedModel([say("May I?") + call("delete", path="a"), say("Gone.")])
-    async with desk.asking(model, [delete], status="running") as page:
-        await page.locator(BOX).fill("a thought")
-        model.let_all()
-        await desk.press(page, "Approve", status="finished")
-        await expect(page.locator(BOX)).to_have_value("a thought")
 
 
 @pytest.mark.parametrize("by", ["Now", "Control+Enter"])

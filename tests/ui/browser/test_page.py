@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.async_api import expect
 
 from rxworker import tool
+from rxworker.events import Record
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from tests.ui.browser.conftest import Desk, GatedModel, Proxy
 
@@ -136,9 +137,15 @@ async def test_a_long_answer_is_followed_to_its_end(desk: Desk) -> None:
         await expect(page.locator("#latest")).to_be_hidden()
 
 
-async def test_a_conversation_goes_on_with_the_next_run(desk: Desk) -> None:
-    async with desk.asking(GatedModel([say("First."), say("Second.")], free=True)) as page:
+async def test_an_unknown_run_is_shown_as_gone_and_a_conversation_goes_on_with_the_next_run(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("First."), say("Second.")], free=True), dashboards=None):
+        page = await desk.open("#run-of-yesterday")
+        await expect(page.locator("#welcome-title")).to_have_text("This run is gone")
+        for hidden in ("#run-head", "#side", "#banner"):
+            await expect(page.locator(hidden)).to_be_hidden()
+        await desk.ask(page)
         await desk.answers(page, "First.")
+        await expect(page.locator("#welcome")).to_be_hidden()
         await desk.status(page, "finished")
         await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
         await expect(await desk.usage(page, "Tokens")).to_have_text("15")
@@ -153,18 +160,12 @@ async def test_a_conversation_goes_on_with_the_next_run(desk: Desk) -> None:
         await desk.answers(page, "First.", "Second.")
 
 
-async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk) -> None:
-    async with desk.serve(GatedModel([say("Hello")], free=True)):
-        page = await desk.open("#run-of-yesterday")
-        await expect(page.locator("#welcome-title")).to_have_text("This run is gone")
-        for hidden in ("#run-head", "#side", "#banner"):
-            await expect(page.locator(hidden)).to_be_hidden()
-        await desk.ask(page)
-        await desk.answers(page, "Hello")
-        await expect(page.locator("#welcome")).to_be_hidden()
+def stumble(_record: Record) -> None:
+    """Watch, and fall."""
+    raise RuntimeError("stumbled")
 
 
-async def test_watchers_are_shown_with_how_far_behind_they_are_also_when_the_run_has_ended(desk: Desk) -> None:
+async def test_watchers_are_shown_with_how_far_behind_they_are_and_one_that_was_detached(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         model.let(1)
@@ -178,8 +179,11 @@ async def test_watchers_are_shown_with_how_far_behind_they_are_also_when_the_run
         await expect(line.locator(".watcher-lag")).to_have_text("8 behind")
         await leaves.aclose()
         await expect(line).to_have_count(0)
+        raises = desk.runs[0].watch(name="clumsy").subscribe(stumble)
         model.let_all()
         await desk.status(page, "finished")
+        await expect(page.locator("#notes li.warn")).to_contain_text("clumsy: ")
+        raises.dispose()
         lag = page.locator("#watchers li", has_text="sleeper").locator(".watcher-lag")
         await expect(lag).to_contain_text("behind")
         await expect(page.locator("#watchers-note")).to_contain_text("catching up")

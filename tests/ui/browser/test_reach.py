@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from playwright.async_api import expect
 
-from rxworker import Worker, before_tool_call, tool, worker_tool
+from rxworker import before_tool_call, tool
 from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, fail, say
@@ -102,19 +102,6 @@ async def test_a_refusal_is_shown_once(desk: Desk) -> None:
         await expect(page.locator("#notes li")).to_contain_text("Skip · look")
         shown = await page.locator("body").inner_text()
         assert shown.count(WHY) == 1
-
-
-async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> None:
-    def inner() -> Worker:
-        return Worker(ScriptedModel([call("look"), say("Seen.")], delay=0.01), tools=[look])
-
-    helper = worker_tool(inner, name="helper", description="Helps.")
-    both = call("helper", task="one") + call("helper", task="two")
-    async with desk.asking(ScriptedModel([both, say("Done.")]), [helper], status="finished") as page:
-        lanes = "(all) => all.map((lane) => [Number(lane.dataset.depth), lane.querySelector('.lane-name').textContent])"
-        found = await page.locator("#lanes .lane").evaluate_all(lanes)
-        inside = [[0, "helper"], [1, "look"], [1, "answer"]]
-        assert found == [*inside, *inside, [0, "answer"]]
 
 
 async def test_a_failure_of_the_provider_reads_failed_and_is_reported_once(desk: Desk) -> None:

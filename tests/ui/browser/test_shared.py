@@ -41,7 +41,7 @@ async def share_run(page: Page) -> str:
 
 async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: Desk) -> None:
     model = GatedModel([say("Now it goes on.", chunk=3)])
-    async with desk.serve(model, settings=LOCKED):
+    async with desk.serve(model, settings=LOCKED, dashboards=None):
         page = await desk.open(f"?token={TOKEN}")
         await desk.ask(page)
         model.let(1)
@@ -100,7 +100,8 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
 
 
 async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
-    async with desk.asking(GatedModel([call("look", where="here")], free=True), [look], status="paused") as page:
+    model = GatedModel([call("look", where="here")], free=True)
+    async with desk.asking(model, [look], status="paused", dashboards=None) as page:
         await desk.view(page, "#board-panel")
         await page.locator("#board-choice").select_option("runs")
         await page.locator("#board-scope button", has_text="Its conversation").click()

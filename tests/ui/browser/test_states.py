@@ -7,7 +7,6 @@ import asyncio
 from playwright.async_api import expect
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
-from rxworker.events import Record
 from rxworker.hooks import ToolCallContext
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import Settings, make_app
@@ -30,11 +29,6 @@ def chatty(context: ToolCallContext) -> None:
     context.send_debug("state", {"depth": 3})
 
 
-def stumble(_record: Record) -> None:
-    """Watch, and fall."""
-    raise RuntimeError("stumbled")
-
-
 async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk) -> None:
     model = GatedModel(lambda _: call("look", where="again"), free=True)
     async with desk.asking(model, [look], limits=Limits(max_turns=2), status="stopped") as page:
@@ -51,18 +45,6 @@ async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk) -> None:
         await expect(page.locator("#conversation .note.info")).to_have_text(told)
         await expect(page.locator("#notes li")).to_have_count(3)
         await expect(page.locator("#notes .quiet .note-data")).to_have_text('{\n  "depth": 3\n}')
-
-
-async def test_a_watcher_that_was_detached_is_reported(desk: Desk) -> None:
-    model = GatedModel([say(LONG)])
-    async with desk.asking(model) as page:
-        model.let(1)
-        await desk.answers(page, LONG[:4])
-        raises = desk.runs[0].watch(name="clumsy").subscribe(stumble)
-        model.let_all()
-        await desk.status(page, "finished")
-        await expect(page.locator("#notes li.warn")).to_contain_text("clumsy: ")
-        raises.dispose()
 
 
 async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:

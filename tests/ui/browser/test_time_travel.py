@@ -186,7 +186,9 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("rxworker.worker.session_base.time", clock)
 
 
-async def test_a_run_is_played_to_its_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_played_to_its_end_with_a_bar_that_fits_and_can_be_touched(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow_records(monkeypatch, 0.2)
     async with desk.asking(GatedModel([say(LONG)], free=True), status="finished") as page:
         await page.locator("#time-speeds button").last.click()
@@ -206,6 +208,22 @@ async def test_a_run_is_played_to_its_end(desk: Desk, monkeypatch: pytest.Monkey
         assert seen[0] < last
         assert seen == sorted(seen)
         await desk.answers(page, LONG)
+        await page.evaluate("document.querySelector('#time-fork').hidden = false")
+        for width in (1280, 360):
+            await page.set_viewport_size({"width": width, "height": 800})
+            await move(page, 0.5)
+            await past(page, True)
+            small: list[str] = await page.evaluate(
+                """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
+                  const box = node.getBoundingClientRect();
+                  const isOut = box.left < 0 || box.right > innerWidth;
+                  return !node.checkVisibility() || box.height < 40 || box.width < 40 || isOut;
+                }).map((node) => node.id)"""
+            )
+            assert small == [], width
+        for node in await page.locator("#time-bar button, #time-bar input").all():
+            named = await node.evaluate("(n) => n.ariaLabel || n.textContent.trim()")
+            assert named
 
 
 async def test_playing_stops_where_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,23 +316,3 @@ async def test_a_run_is_forked_where_the_server_can(desk: Desk) -> None:
         assert [body for _, body in asked] == [{"seq": at}, {"seq": at}]
         assert asked[0][0].endswith(f"/api/runs/{desk.runs[0].id}/fork")
     desk.problems.clear()  # the browser reports the refusal
-
-
-async def test_the_bar_fits_and_can_be_touched(desk: Desk) -> None:
-    async with desk.asking(GatedModel([say(LONG)], free=True), status="finished") as page:
-        await page.evaluate("document.querySelector('#time-fork').hidden = false")
-        for width in (1280, 360):
-            await page.set_viewport_size({"width": width, "height": 800})
-            await move(page, 0.5)
-            await past(page, True)
-            small: list[str] = await page.evaluate(
-                """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
-                  const box = node.getBoundingClientRect();
-                  const isOut = box.left < 0 || box.right > innerWidth;
-                  return !node.checkVisibility() || box.height < 40 || box.width < 40 || isOut;
-                }).map((node) => node.id)"""
-            )
-            assert small == [], width
-        for node in await page.locator("#time-bar button, #time-bar input").all():
-            named = await node.evaluate("(n) => n.ariaLabel || n.textContent.trim()")
-            assert named

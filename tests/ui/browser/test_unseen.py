@@ -61,8 +61,9 @@ def ask(context: ToolCallContext) -> Pause:
     return Pause("Run it?")
 
 
-async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_changed(desk: Desk) -> None:
-    replies = [Reply(tool_calls=(Call("shell", EVIL),)), say("Gone.")]
+async def test_free_text_is_changed_as_it_is_or_as_json_if_it_hides_something(desk: Desk) -> None:
+    asked = [Reply(tool_calls=(Call("shell", text),)) for text in (EVIL, "rm -r a")]
+    replies = [asked[0], say("Gone."), asked[1], say("Gone.")]
     async with desk.asking(GatedModel(replies, free=True), [Shell()], hooks=[ask]) as page:
         field = page.get_by_label("With this text, written as JSON")
         await expect(field).to_have_value(f'"{SHOWN}"')
@@ -72,11 +73,7 @@ async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_change
         await field.fill(f'"{SHOWN}!"')
         await desk.press(page, "Approve with changes", status="finished")
         assert deleted == [EVIL + "!"]
-
-
-async def test_free_text_is_changed_as_it_is(desk: Desk) -> None:
-    replies = [Reply(tool_calls=(Call("shell", "rm -r a"),)), say("Gone.")]
-    async with desk.asking(GatedModel(replies, free=True), [Shell()], hooks=[ask]) as page:
+        await desk.ask(page)
         await page.get_by_label("With this text").fill("rm -r b")
         await desk.press(page, "Approve with changes", status="finished")
-        assert deleted == ["rm -r b"]
+        assert deleted == [EVIL + "!", "rm -r b"]
