@@ -16,6 +16,9 @@ import mcp
 import pytest
 
 from rxworker.cli import main
+from rxworker.messages import ToolCall
+from rxworker.tools import Toolbox, mcp_tools
+from rxworker.tools.run import run_call
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 
@@ -49,32 +52,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     (tmp_path / "my_workers.py").write_text(WORKERS)
     return tmp_path
-
-
-def parameters(folder: Path, *options: str) -> mcp.StdioServerParameters:
-    return mcp.StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], *options], cwd=folder, env={"PYTHONUTF8": "1"}
-    )
-
-
-async def test_a_client_starts_it_and_another_continues_the_conversation_from_the_log(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = parameters(folder, "my_workers:make_clerk", "--log", "sqlite:runs.db")
-
-    async def ask(mode: str, **arguments: str) -> tuple[str, str]:
-        async with mcp.Client(server, mode=mode) as client:
-            [tool] = (await client.list_tools()).tools
-            assert (tool.name, tool.description) == ("clerk", "Counts messages.")
-            result = await client.call_tool("clerk", arguments)
-        assert result.meta is not None
-        assert result.content[0].type == "text"
-        return result.content[0].text, result.meta["rxworker/run"]["id"]
-
-    text, run = await ask("auto", message="shout")
-    assert text == "3 messages"
-    assert (await ask("legacy", message="and now", conversation=run))[0] == "5 messages"
-    assert caplog.text == ""  # nothing but messages came over standard output
 
 
 @contextmanager
@@ -116,18 +93,31 @@ def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes
         assert process.wait(20) == 0
 
 
-async def test_it_listens_with_a_token(folder: Path) -> None:
-    options = ("ask=my_workers:make_clerk", "--http", "0", "--token-env", "THE_TOKEN")
-    with started(folder, *options) as process:
+async def test_a_client_starts_it_and_another_continues_the_conversation_where_it_listens_with_a_token(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ("my_workers:make_clerk", "--log", "sqlite:runs.db")
+    server = mcp.StdioServerParameters(
+        command=COMMAND[0], args=[*COMMAND[1:], *options], cwd=folder, env={"PYTHONUTF8": "1"}
+    )
+    async with mcp.Client(server, mode="auto") as client:
+        [tool] = (await client.list_tools()).tools
+        assert (tool.name, tool.description) == ("clerk", "Counts messages.")
+        result = await client.call_tool("clerk", {"message": "shout"})
+    assert result.meta is not None
+    assert result.content[0].type == "text"
+    assert result.content[0].text == "3 messages"
+    assert caplog.text == ""  # nothing but messages came over standard output
+    with started(folder, *options, "--http", "0", "--token-env", "THE_TOKEN") as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        url = line.split()[-1]
         assert line.startswith("rxworker serves MCP at http://127.0.0.1:")
-        from rxworker.tools import mcp_tools
-
         key = {"Authorization": "Bearer a-very-secret-token-0123456789"}
-        async with mcp_tools(url=url, headers=key) as [tool]:
-            assert tool.meta.name == "ask"
+        async with mcp_tools(url=line.split()[-1], headers=key) as [tool]:
+            assert tool.meta.name == "clerk"
+            arguments = {"message": "and now", "conversation": result.meta["rxworker/run"]["id"]}
+            more = await run_call(Toolbox([tool]), ToolCall("1", "clerk", arguments))
+            assert more.text.startswith("5 messages\n")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
 

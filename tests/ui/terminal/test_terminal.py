@@ -43,23 +43,13 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     assert "Traceback" not in opened.shown
 
 
-def test_it_fills_the_screen_when_only_standard_error_is_redirected(chat: Open, tmp_path: Path) -> None:
+def test_a_paste_presses_no_keys_and_moves_no_cursor_also_when_standard_error_is_redirected(
+    chat: Open, tmp_path: Path
+) -> None:
     errors = tmp_path / "errors.txt"
-    with ReplayServer(["Hello there!"]) as server:
-        opened = chat(server.base_url, errors=errors)
-        opened.answer("Type a message to begin.", "Hi\r")
-        opened.answer("Hello there!", "\x04")
-        opened.answer("not stored", "\x04")
-        assert opened.end() == 0
-    assert FULL in opened.raw
-    assert opened.is_restored
-    assert errors.read_text() == "10 tokens in, 5 out\n"  # as on leaving any terminal
-
-
-def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
     lines = "\r".join(f"{number} \x1b]0;owned\x07\x1b[2J\x11\x13" for number in range(20))
     with ReplayServer(["Hello there!"]) as server:
-        opened = chat(server.base_url)
+        opened = chat(server.base_url, errors=errors)
         opened.answer("Type a message to begin.", f"\x1b[200~{lines}\x1b[201~")
         opened.answer("[pasted 20 lines]", "\x1b[200~end\x1b[31m\x11\x1b[201~")
         opened.answer("end␛[31m␑", "\r")
@@ -67,6 +57,9 @@ def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
         opened.answer("not stored", "\x11")
         assert opened.end() == 0
         sent = str(server.requests[0].body)
+    assert FULL in opened.raw
+    assert opened.is_restored
+    assert errors.read_text() == "10 tokens in, 5 out\n"  # as on leaving any terminal
     assert "owned" not in opened.raw.partition("[pasted 20 lines]")[0]
     assert "\x1b]0;owned" not in opened.raw
     assert "19 ␛]0;owned␇␛[2J␑␓end␛[31m␑" in sent
