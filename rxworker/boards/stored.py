@@ -76,7 +76,9 @@ async def fold_log(
         >>> asyncio.run(main())
         RunStop
     """
-    return (await _folded(dashboard, log, time, since, runs))[0]
+    fold = Fold(dashboard)
+    await take_stored(fold, log, time, since, runs)
+    return fold.at(time)
 
 
 async def fold_alerts(
@@ -118,15 +120,10 @@ async def fold_alerts(
         >>> asyncio.run(main())
         tokens 15 True
     """
-    return (await _folded(dashboard, log, time, since, runs))[1]
-
-
-async def _folded(
-    dashboard: Dashboard, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None
-) -> tuple[tuple[PanelState, ...], tuple[AlertChange, ...]]:
     fold = Fold(dashboard)
     await take_stored(fold, log, time, since, runs)
-    return fold.at(time), fold.alerts
+    fold.at(time)
+    return fold.alerts
 
 
 async def take_stored(

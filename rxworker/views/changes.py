@@ -309,6 +309,9 @@ class ViewCut(Struct, frozen=True):
     reason: str
 
 
+ViewEnd: TypeAlias = ViewPause | ViewFinish | ViewAbort | ViewCut
+"""The last change."""
+
 Change: TypeAlias = (
     ViewBegin
     | ScopeOpen
@@ -327,10 +330,7 @@ Change: TypeAlias = (
     | CallResult
     | Retract
     | Note
-    | ViewPause
-    | ViewFinish
-    | ViewAbort
-    | ViewCut
+    | ViewEnd
 )
 """Any change of a view."""
 

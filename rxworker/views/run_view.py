@@ -190,7 +190,7 @@ class RunView:
         self.attempts: deque[AttemptView] = deque(maxlen=keep)
         self.conversation: Conversation | None = None
         self.state = RunState()
-        self.end: changes.ViewPause | changes.ViewFinish | changes.ViewAbort | changes.ViewCut | None = None
+        self.end: changes.ViewEnd | None = None
         self.began: float | None = None
         self.now = 0.0
         self._tracker = Tracker(is_detailed=True, goes_on=True)
@@ -264,132 +264,10 @@ class RunView:
         if isinstance(item, CallView):
             self._calls[item.scope.id, item.block.call_id] = item
 
-    def _begin(self, change: changes.ViewBegin) -> None:
-        self.conversation = change.conversation
-        self._wait(change.pending)
-
-    def _wait(self, pending: tuple[changes.WaitingCall, ...]) -> None:
-        for waiting in pending:
-            if waiting.path:
-                continue  # it is shown in the run inside
-            item = self._call(changes.Scope(), waiting.id, waiting.call.id, waiting.call.name)
-            item.call, item.stage, item.ended = waiting.call, "waiting", None
-
-    def _open_step(self, change: changes.StepOpen) -> None:
-        self._turns[change.scope.id] = change.turn
-
-    def _close_step(self, change: changes.StepClose) -> None:
-        if not change.scope.path:
-            self._forget()
-
-    def _open_block(self, change: changes.BlockOpen) -> None:
-        block = change.block
-        kind = CallView if block.is_call else BlockView
-        self._add(kind(block.scope, self._turn(block.scope), self.now, block=block))
-
-    def _grow(self, change: changes.BlockGrow) -> None:
-        if (item := self._find(change.block.scope, change.block.id)) is not None:
-            item.pieces.append(change.text)
-
-    def _extend(self, change: changes.BlockExtra) -> None:
-        item = self._find(change.block.scope, change.block.id)
-        if item is None:
-            return
-        if isinstance(change.event, events.SignatureDelta):
-            item.signature = change.event.signature
-        else:
-            item.citations.append(change.event.citation)
-
-    def _take_value(self, change: changes.ArgumentValue) -> None:
-        if isinstance(item := self._find(change.block.scope, change.block.id), CallView):
-            item.values.append(change.event)
-
-    def _close_block(self, change: changes.BlockClose) -> None:
-        block = change.block
-        item = self._find(block.scope, block.id)
-        if item is None:
-            return
-        if isinstance(item, CallView):
-            item.written = self.now
-        if change.aborted is not None:
-            item.reason = change.aborted
-            item.end(self.now, "stopped")
-        elif block.block_type is not events.BlockType.TOOL_USE:
-            item.end(self.now)
-        elif block.choice:
-            item.end(self.now, "refused")  # only calls of the first choice run
-        elif item.stage == "open":
-            item.stage = "waiting"
-
-    def _whole(self, change: changes.BlockWhole) -> None:
-        block = change.block
-        item = BlockView(block.scope, self._turn(block.scope), self.now, block=block)
-        item.kind, item.echo = change.kind, change.echo
-        item.end(self.now)
-        self._add(item)
-
-    def _start_call(self, change: changes.CallStart) -> None:
-        item = self._call(change.scope, change.id, change.call.id, change.call.name)
-        item.call, item.stage, item.started, item.ended = change.call, "running", self.now, None
-
-    def _report(self, change: changes.CallProgress) -> None:
-        call_id = change.id.rpartition("/")[2].partition("~")[0]
-        item = self._call(change.scope, change.id, call_id, "")
-        item.progress, item.reports = change.progress, item.reports + 1
-
-    def _take_result(self, change: changes.CallResult) -> None:
-        result = change.result
-        item = self._call(change.scope, change.id, result.tool_use_id, result.name)
-        if change.is_placeholder:
-            # It stands for a result that never comes.
-            item.end(self.now, "refused" if item.started is None else "stopped")
-            return
-        item.result, item.is_denied = change.result, change.is_denied
-        item.seconds = change.seconds or item.seconds
-        failed: ItemStage = "refused" if item.started is None and not change.is_provided else "failed"
-        if item.stage != "retracted":
-            item.stage = failed if change.result.is_error else "done"
-        item.ended = self.now if item.ended is None else item.ended
-
-    def _retract(self, change: changes.Retract) -> None:
-        for name in (*change.blocks, *change.calls):
-            item = self._live.get((change.scope.id, name))
-            if item is None:
-                continue
-            self._void(item)
-            if isinstance(item, CallView):
-                inside = (*item.scope.path, item.block.call_id)
-                for other in self._live.values():
-                    if other.scope.path[: len(inside)] == inside:
-                        self._void(other)
-        for key, note in list(self._unknown.items()):
-            if key[0] == change.scope.id:
-                self._void(note)
-                del self._unknown[key]
-
     def _void(self, item: ViewItem) -> None:
         item.stage = "retracted"
         item.ended = self.now if item.ended is None else item.ended
         self._changed[item] = None
-
-    def _note(self, change: changes.Note) -> None:
-        record, scope = change.record, change.scope
-        event = record.event
-        match event:
-            case events.AttemptStart():
-                if not record.path:
-                    self._forget()
-                self._begin_attempt(scope, record, event.provider, event.model)
-            case events.Usage():
-                self._attempt(scope, record).usage = event
-            case events.Status():
-                self._attempt(scope, record)
-            case events.ToolStop():
-                self._stop_call(scope, event)
-            case events.Opaque():
-                self._count(scope, record, event.kind)
-            case _:
-                self._add_note(scope, record)
 
     def _begin_attempt(self, scope: changes.Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
         attempt = AttemptView(scope, record.turn, self.now, None, "open", record.attempt, provider, model)
@@ -428,11 +306,6 @@ class RunView:
         self._add(note)
         return note
 
-    def _finish(self, change: changes.ViewPause | changes.ViewFinish | changes.ViewAbort | changes.ViewCut) -> None:
-        self.end = change
-        if isinstance(change, changes.ViewPause):
-            self._wait(change.pending)
-
     def _turn(self, scope: changes.Scope) -> int:
         return self._turns.get(scope.id, 0)
 
@@ -470,23 +343,166 @@ class RunView:
         self._unknown.clear()
 
 
+def _begin(view: RunView, change: changes.ViewBegin) -> None:
+    view.conversation = change.conversation
+    _wait(view, change.pending)
+
+
+def _wait(view: RunView, pending: tuple[changes.WaitingCall, ...]) -> None:
+    for waiting in pending:
+        if waiting.path:
+            continue  # it is shown in the run inside
+        item = view._call(changes.Scope(), waiting.id, waiting.call.id, waiting.call.name)
+        item.call, item.stage, item.ended = waiting.call, "waiting", None
+
+
+def _open_step(view: RunView, change: changes.StepOpen) -> None:
+    view._turns[change.scope.id] = change.turn
+
+
+def _close_step(view: RunView, change: changes.StepClose) -> None:
+    if not change.scope.path:
+        view._forget()
+
+
+def _open_block(view: RunView, change: changes.BlockOpen) -> None:
+    block = change.block
+    kind = CallView if block.is_call else BlockView
+    view._add(kind(block.scope, view._turn(block.scope), view.now, block=block))
+
+
+def _grow(view: RunView, change: changes.BlockGrow) -> None:
+    if (item := view._find(change.block.scope, change.block.id)) is not None:
+        item.pieces.append(change.text)
+
+
+def _extend(view: RunView, change: changes.BlockExtra) -> None:
+    item = view._find(change.block.scope, change.block.id)
+    if item is None:
+        return
+    if isinstance(change.event, events.SignatureDelta):
+        item.signature = change.event.signature
+    else:
+        item.citations.append(change.event.citation)
+
+
+def _take_value(view: RunView, change: changes.ArgumentValue) -> None:
+    if isinstance(item := view._find(change.block.scope, change.block.id), CallView):
+        item.values.append(change.event)
+
+
+def _close_block(view: RunView, change: changes.BlockClose) -> None:
+    block = change.block
+    item = view._find(block.scope, block.id)
+    if item is None:
+        return
+    if isinstance(item, CallView):
+        item.written = view.now
+    if change.aborted is not None:
+        item.reason = change.aborted
+        item.end(view.now, "stopped")
+    elif block.block_type is not events.BlockType.TOOL_USE:
+        item.end(view.now)
+    elif block.choice:
+        item.end(view.now, "refused")  # only calls of the first choice run
+    elif item.stage == "open":
+        item.stage = "waiting"
+
+
+def _whole(view: RunView, change: changes.BlockWhole) -> None:
+    block = change.block
+    item = BlockView(block.scope, view._turn(block.scope), view.now, block=block)
+    item.kind, item.echo = change.kind, change.echo
+    item.end(view.now)
+    view._add(item)
+
+
+def _start_call(view: RunView, change: changes.CallStart) -> None:
+    item = view._call(change.scope, change.id, change.call.id, change.call.name)
+    item.call, item.stage, item.started, item.ended = change.call, "running", view.now, None
+
+
+def _report(view: RunView, change: changes.CallProgress) -> None:
+    call_id = change.id.rpartition("/")[2].partition("~")[0]
+    item = view._call(change.scope, change.id, call_id, "")
+    item.progress, item.reports = change.progress, item.reports + 1
+
+
+def _take_result(view: RunView, change: changes.CallResult) -> None:
+    result = change.result
+    item = view._call(change.scope, change.id, result.tool_use_id, result.name)
+    if change.is_placeholder:
+        # It stands for a result that never comes.
+        item.end(view.now, "refused" if item.started is None else "stopped")
+        return
+    item.result, item.is_denied = change.result, change.is_denied
+    item.seconds = change.seconds or item.seconds
+    failed: ItemStage = "refused" if item.started is None and not change.is_provided else "failed"
+    if item.stage != "retracted":
+        item.stage = failed if change.result.is_error else "done"
+    item.ended = view.now if item.ended is None else item.ended
+
+
+def _retract(view: RunView, change: changes.Retract) -> None:
+    for name in (*change.blocks, *change.calls):
+        item = view._live.get((change.scope.id, name))
+        if item is None:
+            continue
+        view._void(item)
+        if isinstance(item, CallView):
+            inside = (*item.scope.path, item.block.call_id)
+            for other in view._live.values():
+                if other.scope.path[: len(inside)] == inside:
+                    view._void(other)
+    for key, note in list(view._unknown.items()):
+        if key[0] == change.scope.id:
+            view._void(note)
+            del view._unknown[key]
+
+
+def _note(view: RunView, change: changes.Note) -> None:
+    record, scope = change.record, change.scope
+    event = record.event
+    match event:
+        case events.AttemptStart():
+            if not record.path:
+                view._forget()
+            view._begin_attempt(scope, record, event.provider, event.model)
+        case events.Usage():
+            view._attempt(scope, record).usage = event
+        case events.Status():
+            view._attempt(scope, record)
+        case events.ToolStop():
+            view._stop_call(scope, event)
+        case events.Opaque():
+            view._count(scope, record, event.kind)
+        case _:
+            view._add_note(scope, record)
+
+
+def _finish(view: RunView, change: changes.ViewEnd) -> None:
+    view.end = change
+    if isinstance(change, changes.ViewPause):
+        _wait(view, change.pending)
+
+
 _APPLIERS: dict[type[object], Callable[[RunView, Any], None]] = {
-    changes.ViewBegin: RunView._begin,
-    changes.StepOpen: RunView._open_step,
-    changes.StepClose: RunView._close_step,
-    changes.BlockOpen: RunView._open_block,
-    changes.BlockGrow: RunView._grow,
-    changes.BlockExtra: RunView._extend,
-    changes.ArgumentValue: RunView._take_value,
-    changes.BlockClose: RunView._close_block,
-    changes.BlockWhole: RunView._whole,
-    changes.CallStart: RunView._start_call,
-    changes.CallProgress: RunView._report,
-    changes.CallResult: RunView._take_result,
-    changes.Retract: RunView._retract,
-    changes.Note: RunView._note,
-    changes.ViewPause: RunView._finish,
-    changes.ViewFinish: RunView._finish,
-    changes.ViewAbort: RunView._finish,
-    changes.ViewCut: RunView._finish,
+    changes.ViewBegin: _begin,
+    changes.StepOpen: _open_step,
+    changes.StepClose: _close_step,
+    changes.BlockOpen: _open_block,
+    changes.BlockGrow: _grow,
+    changes.BlockExtra: _extend,
+    changes.ArgumentValue: _take_value,
+    changes.BlockClose: _close_block,
+    changes.BlockWhole: _whole,
+    changes.CallStart: _start_call,
+    changes.CallProgress: _report,
+    changes.CallResult: _take_result,
+    changes.Retract: _retract,
+    changes.Note: _note,
+    changes.ViewPause: _finish,
+    changes.ViewFinish: _finish,
+    changes.ViewAbort: _finish,
+    changes.ViewCut: _finish,
 }

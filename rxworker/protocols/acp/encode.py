@@ -211,7 +211,7 @@ def result_blocks(result: ToolResult) -> list[wire.ContentBlock]:
     return list(blocks_of((Text(content),) if isinstance(content, str) else content))
 
 
-End: TypeAlias = changes.ViewFinish | changes.ViewPause | changes.ViewAbort | changes.ViewCut
+End: TypeAlias = changes.ViewEnd
 
 FROM_USER = ("send", "resume")
 """The sources of the messages that the user has sent to a run."""

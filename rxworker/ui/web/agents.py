@@ -304,7 +304,7 @@ def _check_no_call(pending: PendingCalls) -> None:
 
 
 def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
-    runs.check_room()
+    runs.store.check_room(runs.owner)
     name = given.conversation_id
     messages = given.messages
     known = runs.conversation(name)

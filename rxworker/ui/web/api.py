@@ -47,13 +47,12 @@ from rxworker.ui.web.http.responses import (
 )
 from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.runs.entry import RunEntry
-from rxworker.ui.web.runs.of_user import Runs
-from rxworker.ui.web.runs.search import RunQuery
+from rxworker.ui.web.runs.of_user import Runs, outermost_id, resume_at
+from rxworker.ui.web.runs.search import RunQuery, search_runs
 from rxworker.ui.web.runs.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams.durable import answer_stream
-from rxworker.ui.web.streams.published import DurableItems
 from rxworker.ui.web.streams.stored import FOLDS, run_stream
 from rxworker.ui.web.streams.streams import follow_run
 
@@ -283,23 +282,62 @@ def _verb(
     return handle
 
 
-async def _send(runs: Runs, entry: RunEntry, body: SendBody) -> None:
-    await runs.send(entry, _user_message(body.message, "message"), body.id, body.when)
+MAX_UNREAD = 32
+"""The maximum number of messages that wait to be added to a run's conversation."""
+MAX_COMMANDS = 1000
+"""The maximum number of commands of clients to one run."""
 
 
-async def _edit(runs: Runs, entry: RunEntry, body: EditMessageBody) -> None:
-    await runs.send(entry, _user_message(body.message, "message"), body.id, body.when, edits=True)
+async def _send(runs: Runs, entry: RunEntry, body: SendBody | EditMessageBody) -> None:
+    """Send a message into a run, or replace the one with the id that waits.
+
+    To a stored one as its worker has changed it: the log keeps what is sent.
+    """
+    message, edits = _user_message(body.message, "message"), isinstance(body, EditMessageBody)
+    most, problem = MAX_UNREAD, "messages wait to be read: wait until the model answers"
+    if entry.log is not None:
+        most, problem = MAX_COMMANDS, "messages were sent to this run: start another one"
+        worker = runs.worker_of(entry)
+        message = message if worker is None else worker.mapped((message,))[0]
+    if entry.status == "running" and entry.sent >= most + (edits and entry.log is None):
+        raise ApiError(429, "too_many_messages", f"{entry.sent} {problem}")
+    if isinstance(body, EditMessageBody):
+        await entry.edit(body.id, message, body.when)
+    else:
+        await entry.send(message, body.id, body.when)
+
+
+async def _annotate(runs: Runs, entry: RunEntry, body: AnnotateBody) -> None:
+    """Record what the user, or a program of the user, thinks of a run."""
+    if runs.owner is not None and body.by not in ("", runs.owner):
+        raise ApiError(400, "bad_request", "by: the server knows who you are: leave it out")
+    if not 0 <= body.seq <= entry.info.last_seq:
+        message = f"the run has records 1 to {entry.info.last_seq}, not {body.seq}; 0 is the whole run"
+        raise ApiError(400, "no_record", message)
+    await entry.annotate(replace(body.annotation, by=body.by or runs.owner or ""))
+
+
+async def _fork(runs: Runs, before: RunEntry, body: ForkBody) -> RunEntry:
+    """Copy a stored run up to a record into a new run of a new conversation, and continue it."""
+    if before.log is None:
+        raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
+    if not 1 <= body.seq <= before.info.last_seq:
+        raise ApiError(400, "no_record", f"the run has records 1 to {before.info.last_seq}, not {body.seq}")
+    runs.store.check_room(runs.owner)
+    conversation = runs.begin_conversation(before.conversation.name or None)
+    forked = await conversation.session.fork(before.id, body.seq).started()
+    return runs.store.keep(forked, conversation, before.info.row.title)
 
 
 VERBS = {
     "send": _verb(SendBody, _send, "send the message to"),
-    "edit": _verb(EditMessageBody, _edit, "change the message of"),
+    "edit": _verb(EditMessageBody, _send, "change the message of"),
     "withdraw": _verb(WithdrawBody, lambda _, run, body: run.withdraw(body.id), "withdraw the message of"),
     "pause": _verb(PauseBody, lambda _, run, body: run.pause(body.reason)),
     "cancel": _verb(CancelBody, lambda runs, run, body: runs.cancel(run, body.reason, body.when), "cancel"),
-    "fork": _verb(ForkBody, lambda runs, run, body: runs.fork(run, body.seq)),
+    "fork": _verb(ForkBody, _fork),
     "requeue": _verb(RequeueBody, lambda _, run, body: run.requeue(body.reason)),
-    "annotate": _verb(AnnotateBody, lambda runs, run, body: runs.annotate(run, body.annotation)),
+    "annotate": _verb(AnnotateBody, _annotate),
 }
 """What clients do with a run, by the last part of the address. With ``now``, a cancel is answered when it has ended."""
 
@@ -309,9 +347,10 @@ async def post_deliver(state: ServerState, request: WebRequest) -> web.Response:
 
     With the token for that, of the run of any user; with a link to the call, once.
     """
-    run_id, outermost = request.params["id"], await state.store.outermost_id(request.params["id"])
+    run_id, store = request.params["id"], state.store
+    outermost = await outermost_id(store.log, run_id)
     if request.only_delivers:
-        request.owner = await state.store.owner_of_run(outermost)
+        request.owner = await store.owner_of_run(outermost)
     entry = await state.runs.of(request).find(outermost)
     body = await read_json(request, DeliverBody)
     of_link = None if request.link is None else request.link.call
@@ -370,7 +409,7 @@ async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     query, runs = read_query(request, RunQuery), state.runs.of(request)
     if query == RunQuery():
         return json_response({"instance": state.instance, "runs": [msgspec.Raw(entry.encoded()) for entry in runs]})
-    found, is_more = await runs.search(query)
+    found, is_more = await search_runs(runs, query)
     answer = {
         "instance": state.instance,
         "runs": [msgspec.Raw(one.entry.encoded()) for one in found],
@@ -390,8 +429,14 @@ async def get_run(state: ServerState, request: WebRequest) -> web.Response:
 async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
     """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
     runs = state.runs.of(request)
-    worker = runs.describe_worker(await runs.find(request.params["id"]))
-    return bytes_response(json_redactor()(encode_json({"worker": worker})))
+    entry = await runs.find(request.params["id"])
+    name = entry.conversation.name
+    if entry.here is not None or entry.conversation.has_session:
+        worker = runs.worker_of(entry)
+        info = None if worker is None else state.workers.describe(name, worker)
+    else:  # it begins no session for that
+        info = next((info for info in state.workers.infos(request) if info.name == name), None)
+    return bytes_response(json_redactor()(encode_json({"worker": info})))
 
 
 async def post_run(state: ServerState, request: WebRequest) -> web.Response:
@@ -412,7 +457,7 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
-    entry = await state.runs.of(request).resume_at(request.params["id"], await read_json_bytes(request))
+    entry = await resume_at(state.runs.of(request), request.params["id"], await read_json_bytes(request))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 
@@ -433,10 +478,9 @@ async def post_rerun(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:
     """Pause again for a tool that was always allowed."""
-    runs, conversation = state.runs.of(request), request.params["id"]
-    await runs.disallow(conversation, await read_json(request, AllowedTool))
-    found = runs.conversation(conversation)
-    return json_response({"allowed": () if found is None else found.allowed_tools})
+    found, tool = state.runs.of(request).existing(request.params["id"]), await read_json(request, AllowedTool)
+    await found.disallow((tool.tool, tool.hook))
+    return json_response({"allowed": found.allowed_tools})
 
 
 Noted: TypeAlias = Annotated[str, Meta(max_length=TITLE)]
@@ -466,8 +510,9 @@ async def post_mark(state: ServerState, request: WebRequest) -> web.Response:
         changes["tags"] = tuple(dict.fromkeys([tag for each in body.tags if (tag := _noted(each))]))
     if not isinstance(body.pinned, UnsetType):
         changes["pinned"] = body.pinned
-    marks = await state.runs.of(request).mark(request.params["id"], **changes)
-    return bytes_response(json_redactor()(encode_json({"marks": marks})))
+    found = state.runs.of(request).existing(request.params["id"])
+    await state.store.mark(found, replace(found.marks, **changes))
+    return bytes_response(json_redactor()(encode_json({"marks": found.marks})))
 
 
 def _noted(text: str) -> str:
@@ -485,7 +530,7 @@ class DeleteBody(Struct, frozen=True, forbid_unknown_fields=True):
 async def post_delete(state: ServerState, request: WebRequest) -> web.Response:
     """Delete a conversation with all its runs."""
     await read_json(request, DeleteBody)
-    deleted = await state.runs.of(request).delete(request.params["id"])
+    deleted = await state.store.delete(state.runs.of(request).existing(request.params["id"]))
     return json_response({"deleted": deleted})
 
 
@@ -587,7 +632,7 @@ async def get_durable(state: ServerState, request: WebRequest) -> web.Response |
     """Return a published stream as a Durable Stream."""
     entry = state.published.find(request.params["name"], request.owner)
     with state.streams.take(is_endless=True):
-        return await answer_stream(request, DurableItems(entry), state.streams)
+        return await answer_stream(request, entry, state.streams)
 
 
 async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
@@ -627,12 +672,16 @@ async def post_time_mark(state: ServerState, request: WebRequest) -> web.Respons
     return json_response(await mark_time(state.shared_log, body.text, time=body.time, by=body.by), 201)
 
 
+def _narrowed(request: WebRequest, dashboard: Dashboard) -> tuple[BoardQuery, Dashboard]:
+    """What is shown of a dashboard, and the dashboard over the records that are selected."""
+    query = read_query(request, BoardQuery)
+    return query, query.narrow(dashboard, of_link=request.link is not None)
+
+
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at an earlier time."""
-    dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
-    query = read_query(request, BoardQuery)
-    dashboard = query.narrow(dashboard, of_link=request.link is not None)
-    states = await state.boards.at(dashboard, state.runs.of(request), query)
+    query, dashboard = _narrowed(request, state.boards.find(request.params["name"], of_link=request.link is not None))
+    states = await state.boards.folds.at(dashboard, state.runs.of(request), query)
     return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
 
 
@@ -646,8 +695,8 @@ async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that have made the values of a panel, or of one of its groups, those first that did so last."""
     panel, group = request.query.get("panel", ""), request.query.get("group", "")
     dashboard = state.boards.find_panel(request.params["name"], panel, explains=False)
-    query = read_query(request, BoardQuery)
-    found = await state.boards.made_by(query.narrow(dashboard), state.runs.of(request), query, group)
+    query, dashboard = _narrowed(request, dashboard)
+    found = await state.boards.folds.made_by(dashboard, state.runs.of(request), query, group)
     return bytes_response(json_redactor()(encode_json({"runs": found})))
 
 
@@ -656,10 +705,10 @@ async def get_operators(state: ServerState, request: WebRequest) -> web.Response
 
     The moment is now, or one of the past.
     """
-    dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
-    query = read_query(request, BoardQuery)
-    found = await state.boards.explain(query.narrow(dashboard), state.runs.of(request), query)
-    return bytes_response(b"[" + found + b"]")
+    found = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
+    query, dashboard = _narrowed(request, found)
+    explained = await state.boards.folds.explain(dashboard, state.runs.of(request), query)
+    return bytes_response(b"[" + explained + b"]")
 
 
 async def get_operator_events(state: ServerState, request: WebRequest) -> web.Response | None:
@@ -671,10 +720,9 @@ async def get_operator_events(state: ServerState, request: WebRequest) -> web.Re
 async def _follow_board(
     state: ServerState, request: WebRequest, dashboard: Dashboard, *, explains: bool = False
 ) -> web.Response | None:
-    query, runs = read_query(request, BoardQuery), state.runs.of(request)
+    (query, dashboard), runs = _narrowed(request, dashboard), state.runs.of(request)
     if query.time is not None:
         raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
-    dashboard = query.narrow(dashboard, of_link=request.link is not None)
     with state.streams.take(is_endless=True):
         entries = await state.boards.open(runs, query)
         with state.boards.feed(dashboard, runs, query, entries, explains=explains) as feed:

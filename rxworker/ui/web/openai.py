@@ -296,7 +296,7 @@ async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEnt
 
 async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry:
     """Start a run, after the run that it continues."""
-    runs.check_room()
+    runs.store.check_room(runs.owner)
     try:
         if before is None:
             conversation = runs.begin_conversation(given.model)

@@ -29,7 +29,7 @@ from rxworker.ui.web.http.request import Shown, WebRequest
 from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
-from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.runs.of_user import Runs, outermost_id
 from rxworker.ui.web.runs.store import OnRun, RunStore
 from rxworker.ui.web.runs.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.ui.web.sockets import Connection
@@ -369,7 +369,7 @@ class ServerState:
         if board:
             self.boards.find(board)
         if run:
-            await runs.find(await self.store.outermost_id(run) if call else run)
+            await runs.find(await outermost_id(self.store.log, run) if call else run)
         if conversation and runs.conversation(conversation) is None:
             raise ApiError(404, "no_conversation", "there is no such conversation")
         return await self.links.make(shown, owner=owner, until=until)

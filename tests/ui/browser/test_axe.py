@@ -16,6 +16,7 @@ from playwright.async_api import Page, expect
 
 from rxworker import tool
 from rxworker.log import SQLiteLog
+from rxworker.protocols.socket import Marks
 from rxworker.testing import call, fail, say, think
 from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
@@ -149,7 +150,7 @@ async def states_of_other_pages(desk: Desk, server: WebServer, page: Page, model
     await page.keyboard.press("Escape")
     entry = server.state.runs.get(desk.runs[-1].id)
     assert entry is not None
-    await server.state.runs.mark(entry.conversation.id, tags=("trip",), pinned=True)
+    await server.state.store.mark(entry.conversation, Marks(tags=("trip",), pinned=True))
     await expect(page.locator(".run-line-tags span")).to_be_visible()
     await page.locator("#run-list .run-line-actions").first.click()
     await page.locator("#line-menu").get_by_role("button", name="Select").click()

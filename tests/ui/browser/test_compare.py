@@ -60,7 +60,9 @@ async def test_the_run_that_a_run_was_forked_from_is_offered_first(desk: Desk, t
             assert entry.here is not None
             await entry.here
         source = desk.runs[0].id
-        fork = await runs.fork(await runs.find(source), 2)
+        page = await desk.open("")
+        answer = await page.context.request.post(f"{server.url}api/runs/{source}/fork", data={"seq": 2})
+        fork = await runs.settled((await answer.json())["id"])
         assert fork.here is not None
         await fork.here
         page = await desk.open(f"#{fork.id}")

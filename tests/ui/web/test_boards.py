@@ -334,7 +334,7 @@ async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_le
         await client.ended(run)
         now = time.time()
         gone = asyncio.create_task(client.states(f"?time={now - 1}"))
-        boards = client.server.state.boards
+        boards = client.server.state.boards.folds
         while not begun:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.001)
         same = [asyncio.create_task(client.states(f"?time={now}")) for _ in range(50)]
@@ -354,11 +354,11 @@ async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_le
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_few_are_computed_at_once_whatever_is_selected(path: str, is_stored: bool) -> None:
     async with MemoryLog() as log, serving(log=log if is_stored else None) as client:
-        boards, more = client.server.state.boards, "&" if path else "?"
+        boards, more = client.server.state.boards.folds, "&" if path else "?"
         paths = [f"api/boards/desk{path}{more}q=word{at}" for at in range(MAX_FOLDS + 1)]
         async with boards._turn:
             tasks = [asyncio.create_task(client.get(each)) for each in paths[:-1]]
-            while len(boards._folds) < MAX_FOLDS and boards._alone < MAX_FOLDS:  # noqa: ASYNC110 - as above
+            while len(boards._folds) < MAX_FOLDS and not boards._alone.locked():  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.001)
             async with asyncio.timeout(5):
                 assert (await client.get(paths[-1], 429))["error"]["code"] == "too_many_moments"
@@ -387,7 +387,7 @@ async def test_a_live_board_and_a_moment_of_the_past_show_the_same_runs() -> Non
 
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(Moments, "at", fold)
-                    await boards._of_log(BOARD, log, moment, moment)
+                    await boards.folds._of_log(BOARD, log, moment, moment)
             assert since == [1e9 - 86400, 1e9 - 86400, (1.5e9 - 86400) // 5760 * 5760]
 
 

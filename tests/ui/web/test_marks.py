@@ -6,9 +6,11 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker import Worker
 from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.protocols.socket import Marks
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.ui.web.http.responses import ApiError
@@ -116,9 +118,9 @@ async def test_notes_are_stored_with_the_log_and_what_is_deleted_stays_deleted(t
             for each in (entry, other):
                 assert each.here is not None
                 await each.here
-            await runs.mark(entry.conversation.id, title="Kept", tags=("x",), pinned=True)
+            await server.state.store.mark(entry.conversation, Marks("Kept", ("x",), True))
             nested = [info.run_id for info in await log.list()]
-            assert await runs.delete(other.conversation.id) == [other.id]
+            assert await server.state.store.delete(other.conversation) == [other.id]
             assert [info.run_id for info in await log.list()] == [entry.id]
             assert len(nested) == 2
         async with WebServer(make, port=0, log=log) as server:
@@ -127,7 +129,8 @@ async def test_notes_are_stored_with_the_log_and_what_is_deleted_stays_deleted(t
             assert again.summary().ended == entry.summary().ended
             # Another process of the log sees a change, too.
             async with WebServer(make, port=0, log=log) as second:
-                await second.state.runs.mark(again.conversation.id, title="Elsewhere")
+                store, [seen] = second.state.store, second.state.runs
+                await store.mark(seen.conversation, replace(seen.conversation.marks, title="Elsewhere"))
                 async with aclosing(server.state.store.feed(None).lists()) as lists:
                     async for data in lists:
                         if b'"title":"Elsewhere"' in data:
@@ -147,7 +150,6 @@ async def test_a_user_notes_and_deletes_nothing_of_another_one() -> None:
         assert entry.here is not None
         await entry.here
         id_ = entry.conversation.id
-        for attempt in (ben.mark(id_, title="x"), ben.delete(id_)):
-            with pytest.raises(ApiError, match="no such conversation"):
-                await attempt
-        assert await ann.delete(id_) == [entry.id]
+        with pytest.raises(ApiError, match="no such conversation"):
+            ben.existing(id_)
+        assert await server.state.store.delete(ann.existing(id_)) == [entry.id]

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from math import isnan
@@ -203,6 +203,43 @@ class BoardQuery(Struct, frozen=True):
         """What it is shown of, as a key."""
         return f"run {self.run}" if self.run else self.conversation and f"in {self.conversation}"
 
+    def moment(self, dashboard: Dashboard) -> float:
+        """The moment that a client looks at, at most now.
+
+        At most the end of the time that is selected, unless later records give a status, or a model, by which runs are.
+        """
+        if self.time is not None and isnan(self.time):
+            raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
+        selection = dashboard.selection
+        times = (self.time, None if selection.filters_runs else selection.until, time.time())
+        return min(each for each in times if each is not None)
+
+    def log_of(self, runs: Runs) -> EventLog | None:
+        """The log, if all its runs are shown."""
+        return runs.store.log if not self.scope and runs.owner is None else None
+
+    async def entries(self, runs: Runs) -> Sequence[RunEntry]:
+        """The runs that it is shown of.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        if self.run:
+            found = [await runs.find(self.run)]
+            while (paused := found[0].resumes) is not None:  # shown as one
+                try:
+                    found.insert(0, await runs.find(paused))
+                except ApiError:
+                    break  # it is deleted, or not kept
+            return found
+        entries = [*runs][::-1]
+        if self.conversation:
+            if runs.conversation(self.conversation) is None:
+                raise ApiError(404, "no_conversation", "there is no such conversation")
+            entries = [each for each in entries if each.conversation.id == self.conversation]
+        return entries
+
 
 States: TypeAlias = tuple[tuple[str, bytes], ...]
 """The names of panels, and the state of each as JSON."""
@@ -362,6 +399,200 @@ def frame_of(states: Iterable[bytes]) -> bytes:
     return b"data: [" + b",".join(states) + b"]\n\n"
 
 
+async def _title_of(run: str, runs: Runs) -> str:
+    entry, log = runs.get(run), runs.store.log
+    if entry is not None:
+        return entry.summary().title
+    info = None if log is None else await log.listed(run)
+    return "" if info is None else info.row.title
+
+
+class Folds:
+    """What dashboards show at moments, by folding the records again.
+
+    Args:
+        names: The names of the dashboards of the server. Others are made for one client alone.
+        feeds: The boards that are computed now.
+    """
+
+    def __init__(self, names: Container[str], feeds: Mapping[_FeedKey, BoardFeed]) -> None:
+        self._names, self._feeds = names, feeds
+        self._folds: dict[_Moment, _FoldTask] = {}
+        self._waiting = Counter[_Moment]()
+        self._past: dict[_Moment, PanelStates] = {}
+        self._moments: dict[tuple[str, float | None], Moments] = {}
+        self._turn = asyncio.Lock()
+        self._alone = asyncio.Semaphore(MAX_FOLDS)  # those that are computed for one client
+
+    async def explain(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> bytes:
+        """The operators of a panel at a moment, by folding the records again.
+
+        Args:
+            dashboard: Of one panel; see `find_panel`.
+            runs: The runs of the client.
+            query: The scope and the moment.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        panel = dashboard.panels[0]
+        xray = explain(panel.pipeline)
+        name = f"x-{secrets.token_hex(8)}"  # what is computed for others is not what is counted
+        explained = replace(dashboard, panels=[replace(panel, pipeline=xray)], name=name)
+        if self._alone.locked():
+            raise _too_many()
+        async with self._alone:
+            await self.at(explained, runs, query)
+        return encode_operators(panel.name, xray, json_redactor())
+
+    async def made_by(self, dashboard: Dashboard, runs: Runs, query: BoardQuery, group: str) -> list[MadeBy]:
+        """The runs that have made the values of a panel until a moment, by folding the records again.
+
+        Args:
+            dashboard: Of one panel; see `find_panel`.
+            runs: The runs of the client.
+            query: The scope, the records and the moment.
+            group: The name of a group; empty for all.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        fold, now = Fold(dashboard), query.moment(dashboard)
+        makers = Makers(fold, group)
+        log = query.log_of(runs)
+        if self._alone.locked():
+            raise _too_many()
+        async with self._alone:
+            if log is not None:
+                async with self._turn:
+                    await take_stored(fold, log, now, _created_since(dashboard, now))
+            else:
+                await self._take_runs(fold, await query.entries(runs), now)
+        fold.at(now)
+        return [replace(each, title=await _title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
+
+    async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> PanelStates:
+        """What the panels show at a moment, by folding the records again.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        log, now = query.log_of(runs), query.moment(dashboard)
+        if log is not None:
+            return await self._of_log(dashboard, log, query.time, now)
+        entries = await query.entries(runs)
+        key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
+        known = self._past.get(key)
+        if known is None:
+            known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
+            is_past = query.time is not None and now < time.time() - SETTLED
+            if is_past and dashboard.name in self._names:
+                self._past[key] = known
+                if len(self._past) > MAX_PAST:
+                    del self._past[next(iter(self._past))]
+        return known
+
+    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> PanelStates:
+        """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
+        fold = Fold(dashboard)
+        await self._take_runs(fold, entries, now)
+        return fold.at(now)
+
+    async def _take_runs(self, fold: Fold, entries: Sequence[RunEntry], now: float) -> None:
+        records: list[Record] = []
+        for entry in entries:
+            records += await _records_until(entry, now)
+        async with self._turn:
+            end = perf_counter() + TURN
+            for record in sorted(records, key=IN_ORDER):
+                fold.take(record)
+                if perf_counter() > end:
+                    await asyncio.sleep(0)
+                    end = perf_counter() + TURN
+
+    async def _of_log(self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float) -> PanelStates:
+        """What the panels show of all runs.
+
+        Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after
+        the other.
+        """
+        feed = self._feeds.get((None, _key_of(dashboard), ""))
+        if feed is not None and feed.board.error is None and moment is None and feed.history.is_set():
+            return feed.board.states
+        since = self._since_of(dashboard, feed, now)
+
+        async def fold() -> PanelStates:
+            async with self._turn:
+                if dashboard.name not in self._names:  # computed for one client alone
+                    return await fold_log(dashboard, log, time=now, since=since)
+                return await self.moments_of(dashboard, log, since).at(now)
+
+        return await self._shared((dashboard.name, dashboard.selection.key, moment), fold)
+
+    def _since_of(self, dashboard: Dashboard, feed: BoardFeed | None, now: float) -> float | None:
+        """Since when the runs have begun that a moment shows: those of the board, or those of the time before it.
+
+        Before the board began, on a grid, so that moments share what is folded; and as of the board, if that is the
+        same.
+        """
+        since = _created_since(dashboard, now)
+        if since is None:
+            return None
+        step = dashboard.reach / GRID
+        since = since // step * step
+        if feed is None or feed.since is None:
+            return since
+        moments = self._moments.get((_key_of(dashboard), feed.since))
+        is_same = moments is not None and moments.has_since(since)
+        return feed.since if is_same or now >= feed.began else since
+
+    def moments_of(self, dashboard: Dashboard, log: EventLog, since: float | None) -> Moments:
+        """The moments of a dashboard over the runs that began since a time; the last ones used are kept."""
+        key = _key_of(dashboard), since
+        found = self._moments.pop(key, None) or Moments(dashboard, log, since)
+        self._moments[key] = found
+        if len(self._moments) > MAX_MOMENTS:
+            del self._moments[next(iter(self._moments))]
+        return found
+
+    async def _shared(self, key: _Moment, fold: Callable[[], Coroutine[object, object, PanelStates]]) -> PanelStates:
+        """What a fold returns, for all who want the same at the same time.
+
+        Raises:
+            ApiError: Too many other moments of it are computed.
+        """
+        task = self._folds.get(key)
+        if task is None:
+            if sum(each[0] == key[0] for each in self._folds) >= MAX_FOLDS:
+                raise _too_many()
+            task = self._folds[key] = asyncio.create_task(fold())
+            task.add_done_callback(partial(self._folded, key))
+        self._waiting[key] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:  # no client waits for it any more
+                del self._waiting[key]
+                task.cancel()
+                if self._folds.get(key) is task:
+                    del self._folds[key]
+
+    def _folded(self, key: _Moment, task: _FoldTask) -> None:
+        if self._folds.get(key) is task:
+            del self._folds[key]
+        if not task.cancelled():
+            task.exception()  # it is raised for those who wait
+
+    def close(self) -> None:
+        """Compute no moment any more."""
+        for task in self._folds.values():
+            task.cancel()
+
+
 class Boards:
     """The dashboards of a server.
 
@@ -375,6 +606,7 @@ class Boards:
 
     Attributes:
         feeds: The boards that are computed now, by user, dashboard and scope.
+        folds: What they show at moments.
 
     Raises:
         ConfigurationError: An item is not a dashboard, or two have the same name.
@@ -408,14 +640,9 @@ class Boards:
             self._served.setdefault(each.name, each)
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
         served = (*self._served.values(), *self._of_links.values())
-        self._names, self._lasting = frozenset(each.name for each in served), frozenset(map(_key_of, served))
+        self._lasting = frozenset(map(_key_of, served))
         self.feeds: dict[_FeedKey, BoardFeed] = {}
-        self._folds: dict[_Moment, _FoldTask] = {}
-        self._waiting = Counter[_Moment]()
-        self._past: dict[_Moment, PanelStates] = {}
-        self._moments: dict[tuple[str, float | None], Moments] = {}
-        self._turn = asyncio.Lock()
-        self._alone = 0
+        self.folds = Folds(frozenset(each.name for each in served), self.feeds)
         self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
@@ -473,194 +700,6 @@ class Boards:
             found = replace(found, pipeline=own.pipeline)
         return replace(dashboard, panels=[replace(found, alert=None)])
 
-    async def explain(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> bytes:
-        """The operators of a panel at a moment, by folding the records again.
-
-        Args:
-            dashboard: Of one panel; see `find_panel`.
-            runs: The runs of the client.
-            query: The scope and the moment.
-
-        Raises:
-            ApiError: There is no such run or conversation.
-            LogError: The log cannot be read.
-        """
-        panel = dashboard.panels[0]
-        xray = explain(panel.pipeline)
-        name = f"x-{secrets.token_hex(8)}"  # what is computed for others is not what is counted
-        explained = replace(dashboard, panels=[replace(panel, pipeline=xray)], name=name)
-        with self._few():
-            await self.at(explained, runs, query)
-        return encode_operators(panel.name, xray, json_redactor())
-
-    async def made_by(self, dashboard: Dashboard, runs: Runs, query: BoardQuery, group: str) -> list[MadeBy]:
-        """The runs that have made the values of a panel until a moment, by folding the records again.
-
-        Args:
-            dashboard: Of one panel; see `find_panel`.
-            runs: The runs of the client.
-            query: The scope, the records and the moment.
-            group: The name of a group; empty for all.
-
-        Raises:
-            ApiError: There is no such run or conversation.
-            LogError: The log cannot be read.
-        """
-        fold, now = Fold(dashboard), self._moment(dashboard, query)
-        makers = Makers(fold, group)
-        log = self._log_of(runs, query)
-        with self._few():
-            if log is not None:
-                async with self._turn:
-                    await take_stored(fold, log, now, _created_since(dashboard, now))
-            else:
-                await self._take_runs(fold, await self._entries(runs, query), now)
-        fold.at(now)
-        return [replace(each, title=await self._title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
-
-    @contextmanager
-    def _few(self) -> Generator[None, None, None]:
-        """Context manager: one of few that are computed for one client alone."""
-        if self._alone >= MAX_FOLDS:
-            raise _too_many()
-        self._alone += 1
-        try:
-            yield
-        finally:
-            self._alone -= 1
-
-    async def _title_of(self, run: str, runs: Runs) -> str:
-        entry, log = runs.get(run), self._store.log
-        if entry is not None:
-            return entry.summary().title
-        info = None if log is None else await log.listed(run)
-        return "" if info is None else info.row.title
-
-    def _moment(self, dashboard: Dashboard, query: BoardQuery) -> float:
-        """The moment that a client looks at, at most now.
-
-        At most the end of the time that is selected, unless later records give a status, or a model, by which runs are.
-        """
-        if query.time is not None and isnan(query.time):
-            raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
-        selection = dashboard.selection
-        times = (query.time, None if selection.filters_runs else selection.until, time.time())
-        return min(each for each in times if each is not None)
-
-    async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> PanelStates:
-        """What the panels show at a moment, by folding the records again.
-
-        Raises:
-            ApiError: There is no such run or conversation.
-            LogError: The log cannot be read.
-        """
-        log, now = self._log_of(runs, query), self._moment(dashboard, query)
-        if log is not None:
-            return await self._of_log(dashboard, log, query.time, now)
-        entries = await self._entries(runs, query)
-        key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
-        known = self._past.get(key)
-        if known is None:
-            known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
-            is_past = query.time is not None and now < time.time() - SETTLED
-            if is_past and dashboard.name in self._names:
-                self._past[key] = known
-                if len(self._past) > MAX_PAST:
-                    del self._past[next(iter(self._past))]
-        return known
-
-    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> PanelStates:
-        """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
-        fold = Fold(dashboard)
-        await self._take_runs(fold, entries, now)
-        return fold.at(now)
-
-    async def _take_runs(self, fold: Fold, entries: Sequence[RunEntry], now: float) -> None:
-        records: list[Record] = []
-        for entry in entries:
-            records += await _records_until(entry, now)
-        async with self._turn:
-            end = perf_counter() + TURN
-            for record in sorted(records, key=IN_ORDER):
-                fold.take(record)
-                if perf_counter() > end:
-                    await asyncio.sleep(0)
-                    end = perf_counter() + TURN
-
-    async def _of_log(self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float) -> PanelStates:
-        """What the panels show of all runs.
-
-        Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after
-        the other.
-        """
-        feed = self.feeds.get((None, _key_of(dashboard), ""))
-        if feed is not None and feed.board.error is None and moment is None and feed.history.is_set():
-            return feed.board.states
-        since = self._since_of(dashboard, feed, now)
-
-        async def fold() -> PanelStates:
-            async with self._turn:
-                if dashboard.name not in self._names:  # computed for one client alone
-                    return await fold_log(dashboard, log, time=now, since=since)
-                return await self._moments_of(dashboard, log, since).at(now)
-
-        return await self._shared((dashboard.name, dashboard.selection.key, moment), fold)
-
-    def _since_of(self, dashboard: Dashboard, feed: BoardFeed | None, now: float) -> float | None:
-        """Since when the runs have begun that a moment shows: those of the board, or those of the time before it.
-
-        Before the board began, on a grid, so that moments share what is folded; and as of the board, if that is the
-        same.
-        """
-        since = _created_since(dashboard, now)
-        if since is None:
-            return None
-        step = dashboard.reach / GRID
-        since = since // step * step
-        if feed is None or feed.since is None:
-            return since
-        moments = self._moments.get((_key_of(dashboard), feed.since))
-        is_same = moments is not None and moments.has_since(since)
-        return feed.since if is_same or now >= feed.began else since
-
-    def _moments_of(self, dashboard: Dashboard, log: EventLog, since: float | None) -> Moments:
-        """The moments of a dashboard over the runs that began since a time; the last ones used are kept."""
-        key = _key_of(dashboard), since
-        found = self._moments.pop(key, None) or Moments(dashboard, log, since)
-        self._moments[key] = found
-        if len(self._moments) > MAX_MOMENTS:
-            del self._moments[next(iter(self._moments))]
-        return found
-
-    async def _shared(self, key: _Moment, fold: Callable[[], Coroutine[object, object, PanelStates]]) -> PanelStates:
-        """What a fold returns, for all who want the same at the same time.
-
-        Raises:
-            ApiError: Too many other moments of it are computed.
-        """
-        task = self._folds.get(key)
-        if task is None:
-            if sum(each[0] == key[0] for each in self._folds) >= MAX_FOLDS:
-                raise _too_many()
-            task = self._folds[key] = asyncio.create_task(fold())
-            task.add_done_callback(partial(self._folded, key))
-        self._waiting[key] += 1
-        try:
-            return await asyncio.shield(task)
-        finally:
-            self._waiting[key] -= 1
-            if not self._waiting[key]:  # no client waits for it any more
-                del self._waiting[key]
-                task.cancel()
-                if self._folds.get(key) is task:
-                    del self._folds[key]
-
-    def _folded(self, key: _Moment, task: _FoldTask) -> None:
-        if self._folds.get(key) is task:
-            del self._folds[key]
-        if not task.cancelled():
-            task.exception()  # it is raised for those who wait
-
     @contextmanager
     def feed(
         self,
@@ -683,7 +722,7 @@ class Boards:
             entries: The runs that are in it now; see `open`.
             explains: Whether the operators are shown.
         """
-        is_all, name = self._log_of(runs, query) is not None, _key_of(dashboard)
+        is_all, name = query.log_of(runs) is not None, _key_of(dashboard)
         key = runs.owner, f"{name} {dashboard.panels[0].name}" if explains else name, query.scope
         feed = self.feeds.get(key)
         if is_all and not explains:
@@ -750,7 +789,7 @@ class Boards:
         """Compute a dashboard over all runs."""
         is_read, key = asyncio.Event(), (None, _key_of(dashboard), "")
         log, since = self._store.log, _created_since(dashboard, time.time())
-        moments = None if log is None else self._moments_of(dashboard, log, since)
+        moments = None if log is None else self.folds.moments_of(dashboard, log, since)
         feed = BoardFeed(dashboard.show(self._all_records(dashboard, is_read.set, moments)), is_read, since)
         before, self.feeds[key] = self.feeds.get(key), feed
         if before is not None and not before.clients:  # otherwise its last client closes it
@@ -764,9 +803,9 @@ class Boards:
             ApiError: There is no such run or conversation.
             LogError: The log cannot be read.
         """
-        if self._log_of(runs, query) is not None:
+        if query.log_of(runs) is not None:
             return ()
-        entries = await self._entries(runs, query)
+        entries = await query.entries(runs)
         for entry in entries:
             await entry.open()
         return entries
@@ -774,31 +813,10 @@ class Boards:
     def close(self) -> None:
         """Compute no board any more."""
         self._is_closed = True
-        for task in self._folds.values():
-            task.cancel()
+        self.folds.close()
         for feed in self.feeds.values():
             feed.close()
         self.feeds.clear()
-
-    def _log_of(self, runs: Runs, query: BoardQuery) -> EventLog | None:
-        """The log, if all its runs are shown."""
-        return self._store.log if not query.scope and runs.owner is None else None
-
-    async def _entries(self, runs: Runs, query: BoardQuery) -> Sequence[RunEntry]:
-        if query.run:
-            found = [await runs.find(query.run)]
-            while (paused := found[0].resumes) is not None:  # shown as one
-                try:
-                    found.insert(0, await runs.find(paused))
-                except ApiError:
-                    break  # it is deleted, or not kept
-            return found
-        entries = [*runs][::-1]
-        if query.conversation:
-            if runs.conversation(query.conversation) is None:
-                raise ApiError(404, "no_conversation", "there is no such conversation")
-            entries = [each for each in entries if each.conversation.id == query.conversation]
-        return entries
 
     def _source(self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""

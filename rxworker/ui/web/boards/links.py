@@ -91,10 +91,6 @@ def _shows_run(link: Link, request: WebRequest) -> bool:
     return not link.board and link.run == request.params["id"]
 
 
-def _delivers(link: Link, request: WebRequest) -> bool:
-    return link.run == request.params["id"]
-
-
 def _shows_board(link: Link, request: WebRequest) -> bool:
     query = read_query(request, BoardQuery)
     is_it = link.board in ("", request.params["name"])
@@ -111,7 +107,7 @@ READABLE: dict[str, Callable[[Link, WebRequest], bool]] = {
 """What a link may read: the routes by their names, each with whether it shows this. Nothing else is answered."""
 DELIVER = "deliver"
 """The route with which a program delivers the results of calls in the background, by a token or a link of its own."""
-DELIVERABLE = {DELIVER: _delivers}
+DELIVERABLE = {DELIVER: _shows_run}
 """The same for a link to a call."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import is_not
 
@@ -221,6 +221,25 @@ class ConversationEntry:
         if (allowed := tuple(dict.fromkeys((*found, *more)))) != self.allowed:
             self.allowed = allowed
             self.changed()
+
+    async def refresh_later(self) -> None:
+        """As `refresh`; where the log cannot be read, it is read again with the next change."""
+        with suppress(LogError):
+            await self.refresh()
+
+    async def disallow(self, pair: Pair) -> None:
+        """Pause again for a tool that was always allowed in it, from its next call on.
+
+        Raises:
+            ApiError: The tool was not allowed.
+            LogError: The log cannot be written.
+        """
+        await self.refresh()
+        if pair not in self.allowed:
+            raise ApiError(404, "not_allowed", f"{pair[0]} is not always allowed in this conversation")
+        assert self.current is not None  # it has a run
+        await self.current.disallow(pair)
+        await self.refresh()
 
     def check_free(self) -> None:
         """Check that it has no running run.

@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
-from msgspec.structs import replace
-
 from rxworker.decisions import Decided, decide, granted_by, read_resume
-from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
+from rxworker.desk.conversation import new_conversation
 from rxworker.desk.run import resume_run
-from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, RunStatusError, SessionBusyError
-from rxworker.events import Annotation
-from rxworker.log import RunInfo
-from rxworker.log.recover import resumed_id, routed
-from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import OPEN, When
+from rxworker.errors import CommandConflictError, DecisionError, RunStatusError, SessionBusyError
+from rxworker.log import EventLog
+from rxworker.log.recover import outermost, resumed_id, routed
 from rxworker.messages import Json, Message, ToolResult
-from rxworker.protocols.socket import AllowedTool, Branch, Marks
+from rxworker.protocols.socket import Branch
 from rxworker.resume.stored import title_of
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry
-from rxworker.ui.web.runs.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
 from rxworker.ui.web.runs.store import RunStore
-from rxworker.ui.web.runs.workers import WorkerInfo, WorkerSource
+from rxworker.ui.web.runs.workers import WorkerSource
 from rxworker.worker import Decisions, session_of
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession
 from rxworker.worker.session import Session
-
-MAX_UNREAD = 32
-"""The maximum number of messages that wait to be added to a run's conversation."""
-MAX_COMMANDS = 1000
-"""The maximum number of commands of clients to one run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,26 +89,6 @@ class Runs:
         await entry.open()
         return entry
 
-    async def resume_at(self, run_id: str, body: bytes) -> RunEntry:
-        """Resume the paused run with this id by decisions, as `read_resume` reads them.
-
-        For a run inside another one, the outermost run takes its decisions.
-
-        Raises:
-            ApiError: As for ``find_paused`` and ``resume``; or the run with that id does not wait any more.
-            DecisionError: As for ``resume``; or the decisions cannot be read.
-        """
-        waiting = await self.find_paused(await self.store.outermost_id(run_id))
-        decisions: Decisions = read_resume(body)
-        log = self.store.log
-        info = None if log is None or run_id == waiting.id else await log.listed(run_id)
-        if log is not None and info is not None:
-            try:
-                decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
-            except RunStatusError as error:
-                raise ApiError(409, "conflict", str(error)) from error
-        return await self.resume(waiting, decisions)
-
     async def latest(self, run_id: str) -> RunEntry:
         """Return the run with this id.
 
@@ -150,33 +118,6 @@ class Runs:
         found = self.conversation(conversation)
         return None if found is None else found.current
 
-    async def search(self, query: RunQuery) -> tuple[list[FoundRun], bool]:
-        """Return the runs that match, also those that only the log has, and whether more do.
-
-        It looks at the newest `MAX_SEARCHED` of these.
-        """
-        log, words = self.store.log, words_of(query.text)
-        found: dict[str, FoundRun] = {}
-        for entry in self:
-            if entry.log is not None:
-                if words and not query.tool and matches(words, noted_in(entry)):
-                    found[entry.id] = FoundRun(entry, "")
-                continue
-            texts = texts_in(entry.run)
-            is_match = matches(words, f"{entry.info.row.title}\n{noted_in(entry)}\n{texts.text}")
-            if is_match and (not query.tool or query.tool in texts.tools):
-                found[entry.id] = FoundRun(entry, excerpt(words, entry.info.row.title, texts.text))
-        if log is not None:
-            async with aclosing(log.search(query.text, tool=query.tool)) as stored:
-                read = 0
-                async for one in stored:
-                    entry, read = self.store.look(one.info, self.owner), read + 1
-                    if entry is not None:
-                        found.setdefault(entry.id, FoundRun(entry, one.excerpt))
-                    if read == MAX_SEARCHED:
-                        break
-        return query.select(list(found.values()))
-
     async def prepare(self, conversation: ConversationEntry | None) -> None:
         """Prepare a conversation for its next run.
 
@@ -205,17 +146,6 @@ class Runs:
             conversation.begin(worker, self.store.log)
         return conversation.session
 
-    def describe_worker(self, entry: RunEntry) -> WorkerInfo | None:
-        """Return the description of a run's worker; ``None`` if this server has no such worker.
-
-        It begins no session for that.
-        """
-        conversation, name = entry.conversation, entry.conversation.name
-        if entry.here is not None or conversation.has_session:
-            worker = self.worker_of(entry)
-            return None if worker is None else self.workers.describe(name, worker)
-        return next((info for info in self.workers.infos(self.request) if info.name == name), None)
-
     def worker_of(self, entry: RunEntry) -> Definition | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""
         if entry.here is not None:
@@ -237,7 +167,7 @@ class Runs:
             ApiError: Too many runs are running, the conversation is busy, or there is no such conversation or worker.
         """
         message = Message.user(sent) if isinstance(sent, str) else sent
-        self.check_room()
+        self.store.check_room(self.owner)
         if conversation is None:
             return self.next_run(self.begin_conversation(worker), (message,))
         entry = self.conversation(conversation)
@@ -258,7 +188,7 @@ class Runs:
             ApiError: There is no such run or worker, too many runs are running, or that message has another text.
         """
         before = await self.find(run_id)
-        self.check_room()
+        self.store.check_room(self.owner)
         await before.open()
         messages = before.run.state.conversation.messages
         places = [at for at, one in enumerate(messages) if is_said(one)]
@@ -267,25 +197,12 @@ class Runs:
             known.append(worker.mapped((Message.user(text),))[0].text)
         if not 0 <= number < len(places) or messages[places[number]].text not in known:
             raise ApiError(409, "no_message", f"{run_id} has no such message any more: reload the page")
-        branch = self._branch(before.conversation, number)
+        branch = _branch(self, before.conversation, number)
         conversation = self.begin_conversation(before.conversation.name or None, branch=branch)
         conversation.mark(before.conversation.marks)
         session = conversation.session
         session.conversation = session.conversation.with_messages(messages[: places[number]])
         return self.next_run(conversation, (message,))
-
-    def _branch(self, conversation: ConversationEntry, number: int) -> Branch:
-        """The place of a message in the conversation that had it first.
-
-        A branch has copies of the messages before the one that it replaces.
-        """
-        branch = conversation.branch
-        while branch is not None and number <= branch.message:
-            known = self.conversation(branch.conversation)
-            if known is None or known.branch is None or number > known.branch.message:
-                return Branch(branch.conversation, number)
-            branch = known.branch
-        return Branch(conversation.id, number)
 
     def begin_conversation(
         self,
@@ -329,40 +246,10 @@ class Runs:
         Raises:
             ApiError: Too many runs are running, or the conversation is busy.
         """
-        self.check_room()
+        self.store.check_room(self.owner)
         entry.check_free()
         run = entry.run(messages)
         return self.store.keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
-
-    async def send(
-        self,
-        entry: RunEntry,
-        message: Message,
-        id: str = "",  # noqa: A002
-        when: When | None = None,
-        *,
-        edits: bool = False,
-    ) -> None:
-        """Send a message into a run, or replace the one with the id that waits.
-
-        To a stored one as its worker has changed it: the log keeps what is sent.
-
-        Raises:
-            ApiError: Too many messages were sent to it, or wait in it.
-            LocalProtocolError: The run has ended, or a message with this id waits, or none does that is to be replaced.
-            LogError: The log cannot be written.
-        """
-        most, problem = MAX_UNREAD, "messages wait to be read: wait until the model answers"
-        if entry.log is not None:
-            most, problem = MAX_COMMANDS, "messages were sent to this run: start another one"
-            worker = self.worker_of(entry)
-            message = message if worker is None else worker.mapped((message,))[0]
-        if entry.status == "running" and entry.sent >= most + (edits and entry.log is None):
-            raise ApiError(429, "too_many_messages", f"{entry.sent} {problem}")
-        if edits:
-            await entry.edit(id, message, when)
-        else:
-            await entry.send(message, id, when or "turn")
 
     async def resume(
         self, before: RunEntry, decisions: Decisions, add: tuple[Message, ...] = (), *, shared_state: Json = None
@@ -385,7 +272,7 @@ class Runs:
                 so that the run would pause again.
         """
         _check_paused(before)
-        self.check_room()
+        self.store.check_room(self.owner)
         before.conversation.check_free()
         pending = before.pending
         decided = decide(pending, decisions, wakes=not add)
@@ -409,86 +296,17 @@ class Runs:
             await entry.conversation.refresh(always)
         return entry
 
-    async def disallow(self, conversation: str, allowed: AllowedTool) -> None:
-        """Pause again for a tool that was always allowed in a conversation, from its next call on.
-
-        Raises:
-            ApiError: There is no such conversation, or the tool was not allowed.
-            LogError: The log cannot be written.
-        """
-        found, pair = self.conversation(conversation), (allowed.tool, allowed.hook)
-        if found is not None:
-            await found.refresh()
-        if found is None or pair not in found.allowed:
-            raise ApiError(404, "not_allowed", f"{allowed.tool} is not always allowed in this conversation")
-        assert found.current is not None  # it has a run
-        await found.current.disallow(pair)
-        await found.refresh()
-
-    async def mark(self, conversation: str, **changes: object) -> Marks:
-        """Note something about a conversation: other values of `Marks`.
+    def existing(self, conversation: str) -> ConversationEntry:
+        """Return the conversation with this id.
 
         Raises:
             ApiError: There is no such conversation.
-            LogError: The log cannot be written.
         """
-        found = self._existing(conversation)
-        await self.store.mark(found, replace(found.marks, **changes))
-        return found.marks
-
-    async def delete(self, conversation: str) -> list[str]:
-        """Delete a conversation, with all its runs, also in the log. Returns their ids.
-
-        Raises:
-            ApiError: There is no such conversation, or a run of it is running; then no run that was deleted before is
-                restored.
-            LogError: The log cannot be written.
-        """
-        found = self._existing(conversation)
-
-        def is_of_it(info: RunInfo) -> bool:
-            return self.store.owner_of(info) == found.owner and conversation_id(info) == found.id
-
-        entries = [*found.runs]
-        for entry in entries:
-            await entry.done()
-        running = [entry.id for entry in entries if entry.is_running]
-        log = self.store.log
-        stored = [] if log is None else await stored_runs(log, is_of_it, nested=True)
-        running += [info.run_id for info in stored if info.status in OPEN]
-        if running:
-            message = f"{running[0]} of this conversation is running: cancel it, and delete the conversation then"
-            raise ApiError(409, "busy", message)
-        try:
-            if log is not None:
-                await delete_runs(log, stored)
-        except LeaseHeldError as error:
-            raise ApiError(409, "busy", f"a process holds {error.run_id}: try again in a moment") from error
-        for entry in entries:
-            self.store.drop(entry.id)
-        return [entry.id for entry in entries]
-
-    def _existing(self, conversation: str) -> ConversationEntry:
         found = self.conversation(conversation)
         if found is None:
             message = "there is no such conversation: it was deleted, or the server was restarted"
             raise ApiError(404, "no_conversation", message)
         return found
-
-    async def fork(self, before: RunEntry, seq: int) -> RunEntry:
-        """Copy a stored run up to a record into a new run of a new conversation, and continue it.
-
-        Raises:
-            ApiError: The server has no log, or there is no such record or worker.
-        """
-        if before.log is None:
-            raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
-        if not 1 <= seq <= before.info.last_seq:
-            raise ApiError(400, "no_record", f"the run has records 1 to {before.info.last_seq}, not {seq}")
-        self.check_room()
-        conversation = self.begin_conversation(before.conversation.name or None)
-        forked = await conversation.session.fork(before.id, seq).started()
-        return self.store.keep(forked, conversation, before.info.row.title)
 
     async def cancel(self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
         """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed.
@@ -501,28 +319,46 @@ class Runs:
         except CommandConflictError as error:
             raise ApiError(409, "resumed", str(error)) from error
 
-    async def annotate(self, entry: RunEntry, annotation: Annotation) -> None:
-        """Record what the user, or a program of the user, thinks of a run.
 
-        Raises:
-            ApiError: It is by another than the user, or about a record that the run does not have.
-            LocalProtocolError: The server has no log.
-            RunStatusError: The run has not ended.
-        """
-        if self.owner is not None and annotation.by not in ("", self.owner):
-            raise ApiError(400, "bad_request", "by: the server knows who you are: leave it out")
-        if not 0 <= annotation.seq <= entry.info.last_seq:
-            message = f"the run has records 1 to {entry.info.last_seq}, not {annotation.seq}; 0 is the whole run"
-            raise ApiError(400, "no_record", message)
-        await entry.annotate(replace(annotation, by=annotation.by or self.owner or ""))
+def _branch(runs: Runs, conversation: ConversationEntry, number: int) -> Branch:
+    """The place of a message in the conversation that had it first.
 
-    def check_room(self) -> None:
-        """Check that another run may start.
+    A branch has copies of the messages before the one that it replaces.
+    """
+    branch = conversation.branch
+    while branch is not None and number <= branch.message:
+        known = runs.conversation(branch.conversation)
+        if known is None or known.branch is None or number > known.branch.message:
+            return Branch(branch.conversation, number)
+        branch = known.branch
+    return Branch(conversation.id, number)
 
-        Raises:
-            ApiError: Too many runs are running.
-        """
-        self.store.check_room(self.owner)
+
+async def outermost_id(log: EventLog | None, run_id: str) -> str:
+    """The id of the outermost run that has the run with this id inside; that id itself, if there is no such run."""
+    info = None if log is None else await log.listed(run_id)
+    return run_id if log is None or info is None else (await outermost(log, info)).run_id
+
+
+async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
+    """Resume the paused run with this id by decisions, as `read_resume` reads them.
+
+    For a run inside another one, the outermost run takes its decisions.
+
+    Raises:
+        ApiError: As for ``find_paused`` and ``resume``; or the run with that id does not wait any more.
+        DecisionError: As for ``resume``; or the decisions cannot be read.
+    """
+    waiting = await runs.find_paused(await outermost_id(runs.store.log, run_id))
+    decisions: Decisions = read_resume(body)
+    log = runs.store.log
+    info = None if log is None or run_id == waiting.id else await log.listed(run_id)
+    if log is not None and info is not None:
+        try:
+            decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
+        except RunStatusError as error:
+            raise ApiError(409, "conflict", str(error)) from error
+    return await runs.resume(waiting, decisions)
 
 
 def _check_paused(run: RunEntry) -> None:
@@ -545,8 +381,3 @@ def _no_run() -> ApiError:
 def is_said(message: Message) -> bool:
     """Whether a message of the user has more than the results of tools."""
     return message.role == "user" and any(not isinstance(block, ToolResult) for block in message.content)
-
-
-def noted_in(entry: RunEntry) -> str:
-    """What is noted about the conversation of a run, to be searched."""
-    return "\n".join((entry.conversation.marks.title, *entry.conversation.marks.tags))

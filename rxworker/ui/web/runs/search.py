@@ -1,8 +1,9 @@
-"""Which runs a client looks for: the parameters of a request, and what matches them. Pure."""
+"""Which runs a client looks for: the parameters of a request, and what matches them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -10,12 +11,13 @@ from msgspec import Meta, Struct, field
 from rxworker.desk.run import RunStatus
 from rxworker.events import RunResume, RunStart
 from rxworker.log import Replica
-from rxworker.log.search import Texts
+from rxworker.log.search import Texts, excerpt, matches, words_of
 from rxworker.messages import Text, ToolCall, ToolResult
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import RunSummary
 from rxworker.run.run import Run
 from rxworker.ui.web.runs.entry import RunEntry, first_event
+from rxworker.ui.web.runs.of_user import Runs
 
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
 Finite: TypeAlias = Annotated[float, Meta(ge=-1e15, le=1e15)]
@@ -112,3 +114,36 @@ def texts_in(run: Run[object] | Replica) -> Texts:
                 case _:
                     pass
     return Texts("\n".join(texts), tuple(tools))
+
+
+def noted_in(entry: RunEntry) -> str:
+    """What is noted about the conversation of a run, to be searched."""
+    return "\n".join((entry.conversation.marks.title, *entry.conversation.marks.tags))
+
+
+async def search_runs(runs: Runs, query: RunQuery) -> tuple[list[FoundRun], bool]:
+    """Return the runs of a user that match, also those that only the log has, and whether more do.
+
+    It looks at the newest `MAX_SEARCHED` of these.
+    """
+    log, words = runs.store.log, words_of(query.text)
+    found: dict[str, FoundRun] = {}
+    for entry in runs:
+        if entry.log is not None:
+            if words and not query.tool and matches(words, noted_in(entry)):
+                found[entry.id] = FoundRun(entry, "")
+            continue
+        texts = texts_in(entry.run)
+        is_match = matches(words, f"{entry.info.row.title}\n{noted_in(entry)}\n{texts.text}")
+        if is_match and (not query.tool or query.tool in texts.tools):
+            found[entry.id] = FoundRun(entry, excerpt(words, entry.info.row.title, texts.text))
+    if log is not None:
+        async with aclosing(log.search(query.text, tool=query.tool)) as stored:
+            read = 0
+            async for one in stored:
+                entry, read = runs.store.look(one.info, runs.owner), read + 1
+                if entry is not None:
+                    found.setdefault(entry.id, FoundRun(entry, one.excerpt))
+                if read == MAX_SEARCHED:
+                    break
+    return query.select(list(found.values()))

@@ -10,17 +10,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
-from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable
+from reactivex import abc
+from reactivex.disposable import CompositeDisposable
 
-from rxworker.desk.conversation import conversation_id
+from rxworker.desk.conversation import conversation_id, delete_runs, stored_runs
 from rxworker.desk.run import DRAIN_SECONDS, new_info
-from rxworker.errors import LogError
+from rxworker.errors import LeaseHeldError, LogError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.base import change_row
-from rxworker.log.recover import outermost
-from rxworker.log.values import LISTED, USER, RunRow
-from rxworker.operators.kernel import Unstaged
+from rxworker.log.values import LISTED, OPEN, USER, RunRow
+from rxworker.operators.kernel import Call, Scheduler, Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
@@ -146,6 +145,50 @@ def _log_failure(run: Run[object], error: BaseException) -> None:
     log_error(f"on_run failed for {run.id}", error, run=run.id)
 
 
+class AllRuns(Unstaged[Run[Any]]):
+    """The observable of the runs of a server: those that are kept, oldest first, then each new one.
+
+    An observer that raises is logged and detached: it affects neither a run, nor a client, nor another observer.
+
+    Args:
+        kept: Returns the runs that are kept.
+    """
+
+    def __init__(self, kept: Callable[[], Iterable[Run[Any]]]) -> None:
+        super().__init__(self._attach)
+        self._kept = kept
+        self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
+        self._is_over = False
+
+    def _attach(self, observer: abc.ObserverBase[Run[Any]], _: Scheduler = None) -> abc.DisposableBase:
+        for run in [*self._kept()]:
+            observer.on_next(run)
+        if self._is_over:
+            observer.on_completed()
+        else:
+            self._observers[observer] = None
+        return Call(lambda: self._observers.pop(observer, None))
+
+    def add(self, run: Run[Any]) -> None:
+        """Push a run."""
+        for observer in tuple(self._observers):
+            try:
+                observer.on_next(run)
+            except LOGGED as error:
+                self._observers.pop(observer, None)
+                log_error("an observer of the server's runs was detached", error, run=run.id)
+
+    def close(self) -> None:
+        """Complete it."""
+        self._is_over = True
+        for observer in tuple(self._observers):
+            try:
+                observer.on_completed()
+            except LOGGED as error:
+                log_error("an observer of the server's runs failed at its end", error)
+        self._observers.clear()
+
+
 class RunStore:
     """All runs and conversations of a server.
 
@@ -159,7 +202,7 @@ class RunStore:
         settings: The settings of the server.
         has_users: Whether it has users.
         log: The log of the runs.
-        runs: The observable of the runs: those that are kept, oldest first, then each new one.
+        runs: The observable of the runs.
     """
 
     def __init__(
@@ -176,9 +219,8 @@ class RunStore:
         self._feeds: dict[str | None, RunFeed] = {}
         self._resuming: dict[str | None, dict[str, None]] = {}
         self._deleted: dict[str, None] = {}
-        self._observers: dict[abc.ObserverBase[Run[object]], None] = {}
         self._closing = False
-        self.runs: Observable[Run[Any]] = Unstaged(self._subscribe)
+        self.runs = AllRuns(lambda: [entry.here for entry in self._entries.values() if entry.here is not None])
 
     def of(self, owner: str | None) -> Iterator[RunEntry]:
         """Return the runs of one user, newest first."""
@@ -277,7 +319,8 @@ class RunStore:
             allowed=conversation.allowed,
         )
         here = None if isinstance(run, str) else run
-        entry = self._entry(new_info(run, row, log), conversation, log, here, is_added=is_added)
+        info, feed = new_info(run, row, log), self.feed(conversation.owner)
+        entry = RunEntry(info, conversation, self.settings, log, here, is_added=is_added, on_change=feed.wake)
         entry.resumed_as = resumed_as
         self._register(entry)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
@@ -285,22 +328,12 @@ class RunStore:
         entry.limit_idle()
         if entry.log is None:
             self._begin(self._follow(entry), entry.id)
-        self.feed(conversation.owner).add(entry)
+        feed.add(entry)
         if entry.here is not None:
-            self._inform(entry.here, entry)
+            self.runs.add(entry.here)
+            if self._on_run is not None and not is_added:
+                self._on_run(entry.here)
         return entry
-
-    def _entry(
-        self,
-        info: RunInfo,
-        conversation: ConversationEntry,
-        log: EventLog | None,
-        here: Run[object] | None = None,
-        *,
-        is_added: bool = False,
-    ) -> RunEntry:
-        wake = self.feed(conversation.owner).wake
-        return RunEntry(info, conversation, self.settings, log, here, is_added=is_added, on_change=wake)
 
     def _register(self, entry: RunEntry) -> ConversationEntry:
         conversation = entry.conversation
@@ -334,7 +367,7 @@ class RunStore:
         if conversation.current is entry and is_new and not conversation.newest:
             conversation.allowed = entry.info.row.allowed
         if conversation.current is entry and (is_new or conversation.allowed):
-            self._begin(self._read_allowed(conversation), entry.id)
+            self._begin(conversation.refresh_later(), entry.id)
         if conversation.current is entry and not conversation.is_marking:
             conversation.mark(StoredMarks.of(entry.info.row.labels).marks)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
@@ -347,10 +380,6 @@ class RunStore:
             self._forget_oldest()
         entry.changed()
         return entry
-
-    async def _read_allowed(self, conversation: ConversationEntry) -> None:
-        with suppress(LogError):  # it is read again with the next change
-            await conversation.refresh()
 
     async def mark(self, conversation: ConversationEntry, marks: Marks) -> None:
         """Set what is noted about a conversation, and store it with its last run: if it is running, when it has ended.
@@ -391,6 +420,36 @@ class RunStore:
             conversation.is_marking = False
         return True
 
+    async def delete(self, conversation: ConversationEntry) -> list[str]:
+        """Delete a conversation, with all its runs, also in the log. Returns their ids.
+
+        Raises:
+            ApiError: A run of it is running; then no run that was deleted before is restored.
+            LogError: The log cannot be written.
+        """
+
+        def is_of_it(info: RunInfo) -> bool:
+            return self.owner_of(info) == conversation.owner and conversation_id(info) == conversation.id
+
+        entries = [*conversation.runs]
+        for entry in entries:
+            await entry.done()
+        running = [entry.id for entry in entries if entry.is_running]
+        log = self.log
+        stored = [] if log is None else await stored_runs(log, is_of_it, nested=True)
+        running += [info.run_id for info in stored if info.status in OPEN]
+        if running:
+            message = f"{running[0]} of this conversation is running: cancel it, and delete the conversation then"
+            raise ApiError(409, "busy", message)
+        try:
+            if log is not None:
+                await delete_runs(log, stored)
+        except LeaseHeldError as error:
+            raise ApiError(409, "busy", f"a process holds {error.run_id}: try again in a moment") from error
+        for entry in entries:
+            self.drop(entry.id)
+        return [entry.id for entry in entries]
+
     def owner_of(self, info: RunInfo) -> str | None:
         """The user of a stored run.
 
@@ -405,11 +464,6 @@ class RunStore:
             return entry.conversation.owner
         info = None if self.log is None else await self.log.listed(run_id)
         return None if info is None else self.owner_of(info)
-
-    async def outermost_id(self, run_id: str) -> str:
-        """The id of the outermost run that has the run with this id inside; that id itself, if there is no such run."""
-        info = None if self.log is None else await self.log.listed(run_id)
-        return run_id if self.log is None or info is None else (await outermost(self.log, info)).run_id
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet.
@@ -426,7 +480,7 @@ class RunStore:
         if conversation is None:
             branch, marks = branch_in(info.row.labels), StoredMarks.of(info.row.labels).marks
             conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch, marks=marks)
-        return self._entry(info, conversation, log)
+        return RunEntry(info, conversation, self.settings, log, on_change=self.feed(owner).wake)
 
     def _begin(self, work: Coroutine[object, object, None], name: str) -> None:
         keep(work, self._following, f"follow {name}")
@@ -462,12 +516,7 @@ class RunStore:
             await self._on_run.close()
         for feed in self._feeds.values():
             feed.close()
-        for observer in tuple(self._observers):
-            try:
-                observer.on_completed()
-            except LOGGED as error:
-                log_error("an observer of the server's runs failed at its end", error)
-        self._observers.clear()
+        self.runs.close()
 
     def forget(self) -> None:
         """Drop all runs and sessions."""
@@ -475,38 +524,6 @@ class RunStore:
             entry.close()
         self._entries.clear()
         self._conversations.clear()
-
-    def _subscribe(
-        self,
-        observer: abc.ObserverBase[Run[object]],
-        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
-    ) -> abc.DisposableBase:
-        for entry in tuple(self._entries.values()):
-            if entry.here is not None:
-                observer.on_next(entry.here)
-        if self._closing:
-            observer.on_completed()
-        else:
-            self._observers[observer] = None
-
-        def leave() -> None:
-            self._observers.pop(observer, None)
-
-        return Disposable(leave)
-
-    def _inform(self, run: Run[object], entry: RunEntry) -> None:
-        """Call the program's observers and its callback.
-
-        Exceptions are logged and affect neither the run nor its client.
-        """
-        for observer in tuple(self._observers):
-            try:
-                observer.on_next(run)
-            except LOGGED as error:
-                self._observers.pop(observer, None)
-                log_error("an observer of the server's runs was detached", error, run=run.id)
-        if self._on_run is not None and not entry.is_added:
-            self._on_run(run)
 
     async def _follow(self, entry: RunEntry) -> None:
         """Wait for a run's end, and store its outcome."""

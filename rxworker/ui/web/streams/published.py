@@ -71,6 +71,8 @@ class StreamEntry:
 
     Attributes:
         redact: Removes secrets of the environment from data that is sent.
+        name: Identifies it as a Durable Stream.
+        content_type: The media type of its messages.
         encoded: How many items were encoded.
         frames: Encodes items as server-sent events, once for all clients.
         message: Encodes items as a message of a WebSocket, once for all clients.
@@ -79,6 +81,7 @@ class StreamEntry:
     def __init__(self, published: Published[Any], rate: float | None) -> None:
         self.published = published
         self.redact = json_redactor()
+        self.name, self.content_type = f"streams/{published.name}", JSON
         self.encoded = 0
         self._rate = rate
         self._items: dict[int, bytes] = {}
@@ -156,31 +159,8 @@ class StreamEntry:
         summary = self.summary()
         return self.redact(socket_message(EndOfStream(summary.name, summary.status, summary.reason)))
 
-
-def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
-    if len(known) >= ENCODED:
-        del known[next(iter(known))]
-    known[seq] = data
-    return data
-
-
-class DurableItems:
-    """A published stream as a Durable Stream, whose messages are the items.
-
-    Those that are not kept any more are left out, which their numbers show.
-
-    Args:
-        entry: The stream.
-
-    Attributes:
-        name: Identifies the stream.
-        content_type: The media type of the messages.
-    """
-
-    def __init__(self, entry: StreamEntry) -> None:
-        self.name = f"streams/{entry.published.name}"
-        self.content_type = JSON
-        self._entry = entry
+    # As a Durable Stream, whose messages are the items. Those that are not kept any more are left out, which their
+    # numbers show.
 
     async def read(self, offset: str) -> StreamPage:
         """The items after an offset.
@@ -188,11 +168,11 @@ class DurableItems:
         Raises:
             ApiError: The offset is that of another epoch.
         """
-        hub, epoch = self._entry.published.hub, self._entry.published.epoch
+        hub, epoch = self.published.hub, self.published.epoch
         messages: list[bytes] = []
-        size, after = 0, self._after(offset)
+        size, after = 0, self._after_offset(offset)
         for record in hub.history.records(after):
-            messages.append(self._entry.item(record))
+            messages.append(self.item(record))
             size, after = size + len(messages[-1]), record.seq
             if size >= PAGE_BYTES:
                 break
@@ -201,29 +181,36 @@ class DurableItems:
 
     async def tail(self) -> StreamPage:
         """The end of the stream."""
-        hub, epoch = self._entry.published.hub, self._entry.published.epoch
+        hub, epoch = self.published.hub, self.published.epoch
         return StreamPage((), write_offset(epoch, hub.last_seq), is_closed=hub.ended)
 
     async def wait(self, offset: str) -> bool:
         """Wait for an item after an offset, or the end of the stream."""
-        watch = self._entry.followed(self._entry.frames, "durable stream", "latest").watch(self._after(offset))
+        watch = self.followed(self.frames, "durable stream", "latest").watch(self._after_offset(offset))
         async with aclosing(watch.batches()) as batches:
             try:
                 async for batch in batches:
                     if any(isinstance(record.event, Item) for record in batch):
                         break
             except Exception:
-                if not self._entry.is_over:
+                if not self.is_over:
                     raise
         return True
 
-    def _after(self, offset: str) -> int:
+    def _after_offset(self, offset: str) -> int:
         """The number of an offset; for the beginning, that before what is kept."""
-        published = self._entry.published
+        published = self.published
         epoch, after = read_offset(offset)
         if offset != START and (epoch != published.epoch or after > published.hub.last_seq):
             raise ApiError(410, "gone_offset", "this offset belongs to an earlier start of the program: read from -1")
         return max(after, published.hub.kept_after)
+
+
+def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
+    if len(known) >= ENCODED:
+        del known[next(iter(known))]
+    known[seq] = data
+    return data
 
 
 class PublishedStreams:
