@@ -18,6 +18,7 @@ from rxworker import tool
 from rxworker.log import SQLiteLog
 from rxworker.protocols.socket import Marks
 from rxworker.testing import call, fail, say, think
+from rxworker.testing.lab import rerun_stored
 from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import Desk, GatedModel
 from tests.whole import IS_WHOLE, one_of
@@ -148,6 +149,12 @@ async def states_of_other_pages(desk: Desk, server: WebServer, page: Page, model
     await check("links of a run")
     shared = await page.get_by_label("Address of the link").input_value()
     await page.keyboard.press("Escape")
+    await page.locator("#run-more").click()
+    await page.get_by_role("button", name="Run again and compare…").click()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#rerun-dialog .rerun-outcome dl").first).to_be_visible()
+    await check("a run that ran again")
+    await page.keyboard.press("Escape")
     entry = server.state.runs.get(desk.runs[-1].id)
     assert entry is not None
     await server.state.store.mark(entry.conversation, Marks(tags=("trip",), pinned=True))
@@ -198,7 +205,7 @@ async def test_axe_finds_nothing_in_any_state(
     model, found = GatedModel(replies), dict[str, list[str]]()
     async with (
         SQLiteLog(tmp_path / "runs.db") as log,
-        desk.serve(model, [look, book], log=log, dashboards=None) as server,
+        desk.serve_workers(desk.maker(model, [look, book], log=log), log=log, rerun=rerun_stored) as server,
     ):
         page = await desk.open()
 
