@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rxworker import Finished, Run, RunResult
 from rxworker.errors import RxWorkerError
 from rxworker.events import Record
+from rxworker.state import RunState
 
 T = TypeVar("T")
 
@@ -19,6 +20,12 @@ def records_of(run: Run[Any]) -> list[Record]:
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     return records
+
+
+def joined(state: RunState) -> list[str]:
+    """The results of calls in the background that have joined, in order."""
+    texts = [message.text for message in state.conversation.messages if message.role == "user"]
+    return [text.partition("\n")[2] for text in texts if text.startswith("[The result of")]
 
 
 async def all_records(run: Run[Any]) -> list[Record]:

@@ -69,6 +69,11 @@ class Harness:
         return seen, watch.subscribe(note, fail, end)
 
 
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
 def shown(record: Record) -> str:
     event = record.event
     if isinstance(event, TextDelta):
@@ -76,8 +81,7 @@ def shown(record: Record) -> str:
     return f"gap {event.first}-{event.last}" if isinstance(event, Gap) else "stop"
 
 
-def test_it_is_pushed_to_once_a_turn_and_never_within_subscribe_or_push() -> None:
-    harness = Harness()
+def test_it_is_pushed_to_once_a_turn_and_never_within_subscribe_or_push(harness: Harness) -> None:
     harness.push("a", "b")
     seen, _ = harness.subscribe()
     harness.push("c")
@@ -89,8 +93,7 @@ def test_it_is_pushed_to_once_a_turn_and_never_within_subscribe_or_push() -> Non
     assert seen == ["abc", "d", "stop", "e"]
 
 
-def test_no_flush_is_deferred_without_new_records() -> None:
-    harness = Harness()
+def test_no_flush_is_deferred_without_new_records(harness: Harness) -> None:
     harness.push("a")
     assert harness.turns.waiting == []  # no watcher is attached
     harness.subscribe()
@@ -110,16 +113,14 @@ def test_no_flush_is_deferred_without_new_records() -> None:
     ],
     ids=str,
 )
-def test_each_delivery_defines_the_records(delivery: Delivery, expected: list[str]) -> None:
-    harness = Harness()
+def test_each_delivery_defines_the_records(delivery: Delivery, expected: list[str], harness: Harness) -> None:
     harness.push("a", "b", STOP, "c", "d")
     seen, _ = harness.subscribe(delivery)
     harness.turn()
     assert seen == expected
 
 
-def test_watchers_that_begin_at_different_numbers_join_one_group() -> None:
-    harness = Harness()
+def test_watchers_that_begin_at_different_numbers_join_one_group(harness: Harness) -> None:
     harness.push("a", "b", "c")
     first, _ = harness.subscribe()
     harness.turn()
@@ -134,8 +135,7 @@ def test_watchers_that_begin_at_different_numbers_join_one_group() -> None:
     assert from_here == ["e"]
 
 
-def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet_or_is_negative() -> None:
-    harness = Harness()
+def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet_or_is_negative(harness: Harness) -> None:
     ahead, _ = harness.subscribe(after=3)
     everything, _ = harness.subscribe(after=-5)
     [waiting, _] = harness.hub.states()
@@ -151,8 +151,7 @@ def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet_or_is_negati
     assert [(state.delivered, state.dropped) for state in harness.hub.states()[2:]] == [(1, 4)]
 
 
-def test_each_watcher_has_its_own_counts() -> None:
-    harness = Harness()
+def test_each_watcher_has_its_own_counts(harness: Harness) -> None:
     harness.push("a", "b", "c")
     harness.subscribe(name="first")
     harness.turn()
@@ -165,8 +164,7 @@ def test_each_watcher_has_its_own_counts() -> None:
     assert (second.name, second.delivered, second.merged, second.seq, second.lag) == ("second", 2, 0, 6, 1)
 
 
-def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:
-    harness = Harness()
+def test_a_watcher_that_raises_is_detached_and_the_others_continue(harness: Harness) -> None:
 
     def boom(record: Record) -> None:
         raise ValueError(f"no {record.seq}")
@@ -191,8 +189,7 @@ def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:
     assert harness.hub.watching == 0
 
 
-def test_a_watcher_that_raises_or_leaves_within_a_batch_receives_nothing_more() -> None:
-    harness = Harness()
+def test_a_watcher_that_raises_or_leaves_within_a_batch_receives_nothing_more(harness: Harness) -> None:
     given: list[str] = []
     taken: list[str] = []
 
@@ -213,8 +210,7 @@ def test_a_watcher_that_raises_or_leaves_within_a_batch_receives_nothing_more() 
     assert harness.hub.watching == 1
 
 
-def test_disposing_another_watcher_within_a_push_takes_effect_at_once() -> None:
-    harness = Harness()
+def test_disposing_another_watcher_within_a_push_takes_effect_at_once(harness: Harness) -> None:
     gone, subscription = harness.subscribe(Reliable())
 
     def leave(_: Record) -> None:
@@ -234,8 +230,7 @@ def test_disposing_another_watcher_within_a_push_takes_effect_at_once() -> None:
     assert harness.hub.watching == 2
 
 
-def test_a_watcher_disposed_by_another_of_its_group_receives_nothing_more() -> None:
-    harness = Harness()
+def test_a_watcher_disposed_by_another_of_its_group_receives_nothing_more(harness: Harness) -> None:
     subscriptions: list[abc.DisposableBase] = []
 
     def leave(record: Record) -> None:
@@ -252,8 +247,7 @@ def test_a_watcher_disposed_by_another_of_its_group_receives_nothing_more() -> N
     assert (gone, stays) == (["a"], ["a", "b", "c"])
 
 
-def test_a_watcher_disposed_before_its_first_turn_or_before_the_end_receives_neither() -> None:
-    harness = Harness()
+def test_a_watcher_disposed_before_its_first_turn_or_before_the_end_receives_neither(harness: Harness) -> None:
     harness.push("a")
     never, first = harness.subscribe()
     seen, second = harness.subscribe()
@@ -265,8 +259,7 @@ def test_a_watcher_disposed_before_its_first_turn_or_before_the_end_receives_nei
     assert (never, seen) == ([], ["a"])
 
 
-def test_a_watcher_that_replaces_itself_within_a_push_misses_nothing() -> None:
-    harness = Harness()
+def test_a_watcher_that_replaces_itself_within_a_push_misses_nothing(harness: Harness) -> None:
     seen: list[str] = []
     subscriptions: list[abc.DisposableBase] = []
 
@@ -284,8 +277,7 @@ def test_a_watcher_that_replaces_itself_within_a_push_misses_nothing() -> None:
     assert harness.hub.watching == 1
 
 
-def test_records_pushed_by_a_watcher_reach_all_in_the_same_order() -> None:
-    harness = Harness()
+def test_records_pushed_by_a_watcher_reach_all_in_the_same_order(harness: Harness) -> None:
     first: list[str] = []
 
     def echo(record: Record) -> None:
@@ -324,8 +316,7 @@ def test_records_pushed_by_a_watcher_keep_the_order_without_an_event_loop(hub: H
 
 
 @pytest.mark.parametrize(("error", "end"), [(None, "end"), (ValueError("over"), "over")])
-def test_the_end_follows_the_last_record_once(error: Exception | None, end: str) -> None:
-    harness = Harness()
+def test_the_end_follows_the_last_record_once(error: Exception | None, end: str, harness: Harness) -> None:
     seen, _ = harness.subscribe()
     harness.hub.watch().subscribe()  # without on_error
     harness.push("a")
@@ -339,8 +330,7 @@ def test_the_end_follows_the_last_record_once(error: Exception | None, end: str)
     assert harness.hub.watching == 0
 
 
-def test_an_end_within_a_push_follows_the_records_that_are_left() -> None:
-    harness = Harness()
+def test_an_end_within_a_push_follows_the_records_that_are_left(harness: Harness) -> None:
 
     def end(_: Record) -> None:
         harness.hub.end()
@@ -353,8 +343,7 @@ def test_an_end_within_a_push_follows_the_records_that_are_left() -> None:
     assert other == ["a", "b", "end"]
 
 
-def test_a_record_pushed_right_before_the_end_reaches_groups_that_were_served_already() -> None:
-    harness = Harness()
+def test_a_record_pushed_right_before_the_end_reaches_groups_that_were_served_already(harness: Harness) -> None:
     merged, _ = harness.subscribe(Coalesce())
 
     def push_and_end(_: Record) -> None:
@@ -392,8 +381,7 @@ class Batches(abc.ObserverBase[Record]):
         pass
 
 
-def test_an_observer_may_take_the_records_of_a_turn_together() -> None:
-    harness = Harness()
+def test_an_observer_may_take_the_records_of_a_turn_together(harness: Harness) -> None:
     one, failing, disposed = Batches(), Batches(fails_at=4), Batches()
     watch = harness.hub.watch(Reliable(limit=None))
     watch.subscribe(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from reactivex import abc
 from reactivex.testing import TestScheduler
 
@@ -50,8 +51,12 @@ class Harness:
         return [time for time, _ in self.emitted]
 
 
-def test_it_begins_with_the_present_watchers() -> None:
-    harness = Harness()
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def test_it_begins_with_the_present_watchers(harness: Harness) -> None:
     assert harness.watchers().now == ()
     harness.hub.subscribe()
     harness.watch()
@@ -59,8 +64,7 @@ def test_it_begins_with_the_present_watchers() -> None:
     assert harness.emitted == [(0.0, harness.watchers().now)]
 
 
-def test_it_emits_changes_and_pauses_after_each() -> None:
-    harness = Harness()
+def test_it_emits_changes_and_pauses_after_each(harness: Harness) -> None:
     harness.hub.subscribe()
     harness.watch()
     for _ in range(8):
@@ -74,8 +78,7 @@ def test_it_emits_changes_and_pauses_after_each() -> None:
     assert len(harness.emitted) <= 5
 
 
-def test_a_change_after_a_pause_is_emitted_at_once_and_nothing_after_disposing() -> None:
-    harness = Harness()
+def test_a_change_after_a_pause_is_emitted_at_once_and_nothing_after_disposing(harness: Harness) -> None:
     harness.hub.subscribe()
     subscription = harness.watch()
     harness.clock.advance_by(50)
@@ -90,8 +93,7 @@ def test_a_change_after_a_pause_is_emitted_at_once_and_nothing_after_disposing()
     assert len(harness.emitted) == 2
 
 
-def test_nothing_is_emitted_without_a_change() -> None:
-    harness = Harness()
+def test_nothing_is_emitted_without_a_change(harness: Harness) -> None:
     harness.watch()
     harness.clock.advance_by(50)
     harness.push()  # it has no watchers
@@ -101,8 +103,7 @@ def test_nothing_is_emitted_without_a_change() -> None:
     assert harness.emitted == [(0.0, ())]
 
 
-def test_it_emits_when_watchers_attach_and_detach() -> None:
-    harness = Harness()
+def test_it_emits_when_watchers_attach_and_detach(harness: Harness) -> None:
     harness.watch()
     harness.clock.advance_by(20)
     subscription = harness.hub.watch(name="page").subscribe()
@@ -113,8 +114,7 @@ def test_it_emits_when_watchers_attach_and_detach() -> None:
     assert names == [[], ["page"], []]
 
 
-def test_it_completes_with_the_run_without_waiting_for_its_pause() -> None:
-    harness = Harness()
+def test_it_completes_with_the_run_without_waiting_for_its_pause(harness: Harness) -> None:
     harness.hub.subscribe()
     harness.watch()
     harness.clock.advance_by(2)
@@ -126,8 +126,7 @@ def test_it_completes_with_the_run_without_waiting_for_its_pause() -> None:
     assert [emitted for _, emitted in harness.emitted].count("end") == 1
 
 
-def test_after_the_run_it_emits_the_watchers_and_completes() -> None:
-    harness = Harness()
+def test_after_the_run_it_emits_the_watchers_and_completes(harness: Harness) -> None:
     harness.watch()
     assert harness.hub.watching == 0  # to observe the watchers is not to watch
     harness.hub.end()
@@ -136,8 +135,7 @@ def test_after_the_run_it_emits_the_watchers_and_completes() -> None:
     assert [emitted for _, emitted in harness.emitted] == [(), "end"]
 
 
-def test_an_observer_that_raises_is_detached_and_the_others_continue() -> None:
-    harness = Harness()
+def test_an_observer_that_raises_is_detached_and_the_others_continue(harness: Harness) -> None:
 
     def boom(states: tuple[WatcherState, ...]) -> None:
         if states:
@@ -152,8 +150,7 @@ def test_an_observer_that_raises_is_detached_and_the_others_continue() -> None:
     assert len(harness.emitted) == 2
 
 
-def test_each_subscription_pauses_for_itself() -> None:
-    harness = Harness()
+def test_each_subscription_pauses_for_itself(harness: Harness) -> None:
     harness.watch()
     harness.clock.advance_by(4)
     harness.watch()

@@ -27,16 +27,10 @@ from rxworker.worker.queue import work
 from tests.log.conftest import OpenLog, store_of
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
-from tests.runs import reached, settle
+from tests.runs import joined, reached, settle
 
 open_two = pytest.fixture(params=["memory", "sqlite"], name="open_two")(store_of)
 REPLIES = [call("slow", n=1), say("I wait."), say("It is done."), say("Really.")]
-
-
-def joined(state: RunState) -> list[str]:
-    """The results that have joined, in order."""
-    texts = [message.text for message in state.conversation.messages if message.role == "user"]
-    return [text.partition("\n")[2] for text in texts if text.startswith("[The result of")]
 
 
 class Bench:

@@ -63,6 +63,11 @@ class Google:
         return [request.url.rpartition("/")[2].partition("?")[0] for request in self.sent]
 
 
+@pytest.fixture
+def google() -> Google:
+    return Google()
+
+
 def status_error(status: int, url: str = "") -> HttpStatusError:
     return HttpStatusError(f"answered {status}", status=status, headers={}, body=b"{}", url=url)
 
@@ -77,8 +82,7 @@ async def answers(transport: GeminiCacheTransport, *requests: HttpRequest) -> li
     return [(await transport.send(each).pipe(ops.to_list()))[0].decode() for each in requests]
 
 
-async def test_a_beginning_that_comes_again_gets_a_cache_which_later_requests_use() -> None:
-    google = Google()
+async def test_a_beginning_that_comes_again_gets_a_cache_which_later_requests_use(google: Google) -> None:
     transport = GeminiCacheTransport(google, ttl=600)
     several = [asked(text) for text in ("one", "two", "three")]
     assert await answers(transport, *several) == ["whole", "cached", "cached"]
@@ -134,8 +138,7 @@ async def test_a_cache_is_made_where_it_pays(name: str) -> None:
     assert len(google.caches) == expected.count("cached")
 
 
-async def test_a_long_first_message_is_in_the_cache_and_not_sent() -> None:
-    google = Google()
+async def test_a_long_first_message_is_in_the_cache_and_not_sent(google: Google) -> None:
     requests = [asked(LONG, "yes", "b"), asked(LONG, "yes", "b", "yes", "c")]
     await answers(GeminiCacheTransport(google), *requests)
     (made,) = google.caches.values()
@@ -145,8 +148,9 @@ async def test_a_long_first_message_is_in_the_cache_and_not_sent() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 410])
-async def test_a_request_whose_cache_is_lost_is_sent_whole_and_the_cache_made_again(status: int) -> None:
-    google = Google()
+async def test_a_request_whose_cache_is_lost_is_sent_whole_and_the_cache_made_again(
+    status: int, google: Google
+) -> None:
     google.lost = status
     transport = GeminiCacheTransport(google)
     one = asked("a")
@@ -157,8 +161,7 @@ async def test_a_request_whose_cache_is_lost_is_sent_whole_and_the_cache_made_ag
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_another_failure_is_that_of_the_request(status: int) -> None:
-    google = Google()
+async def test_another_failure_is_that_of_the_request(status: int, google: Google) -> None:
     google.lost = status
     transport = GeminiCacheTransport(google)
     await answers(transport, asked("a"), asked("a"))
@@ -197,8 +200,7 @@ async def test_a_cache_is_not_used_when_it_is_about_to_end() -> None:
     assert len(google.caches) == 2
 
 
-async def test_of_two_requests_at_once_one_creates_the_cache() -> None:
-    google = Google()
+async def test_of_two_requests_at_once_one_creates_the_cache(google: Google) -> None:
     transport = GeminiCacheTransport(google)
     await answers(transport, asked("a"))
     google.gate = reactivex.Subject()
@@ -210,8 +212,7 @@ async def test_of_two_requests_at_once_one_creates_the_cache() -> None:
     assert len(google.caches) == 1
 
 
-async def test_a_request_that_is_disposed_while_its_cache_is_created_is_not_sent() -> None:
-    google = Google()
+async def test_a_request_that_is_disposed_while_its_cache_is_created_is_not_sent(google: Google) -> None:
     transport = GeminiCacheTransport(google)
     await answers(transport, asked("a"))
     google.gate = reactivex.Subject()
@@ -226,8 +227,7 @@ async def test_a_request_that_is_disposed_while_its_cache_is_created_is_not_sent
     assert len(google.sent) == 3
 
 
-async def test_at_vertex_a_cache_is_in_the_place_of_the_model() -> None:
-    google = Google()
+async def test_at_vertex_a_cache_is_in_the_place_of_the_model(google: Google) -> None:
     vertex = Gemini("gemini-3.8-flash", project="mine", location="us-east1", access_token="t")
     await answers(GeminiCacheTransport(google), *[asked("a", provider=vertex)] * 2)
     place = "projects/mine/locations/us-east1"
@@ -284,8 +284,7 @@ def sent_by_sdk(create: Callable[[Any, Any], None]) -> tuple[str, Json]:
     return caught[0]
 
 
-async def test_the_official_client_creates_the_same_cache() -> None:
-    google = Google()
+async def test_the_official_client_creates_the_same_cache(google: Google) -> None:
     await answers(GeminiCacheTransport(google, ttl=300), *[asked(LONG, "yes", "b")] * 2)
     ours = google.sent[1]
 

@@ -20,13 +20,14 @@ from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.run.run import Run
 from rxworker.run.virtual import run_in
-from rxworker.state import RunState, fold_run
+from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import ToolContext
 from rxworker.tools.base import Effect
 from rxworker.tools.function import FunctionTool
 from rxworker.worker import load_paused, save_paused
 from tests.pauses import pause_of
+from tests.runs import joined
 
 T = TypeVar("T")
 Tools: TypeAlias = "list[FunctionTool[..., Any]]"
@@ -76,12 +77,6 @@ def worker_of(*replies: Any, tools: Any, **settings: Any) -> Worker:
 
 def seconds() -> float:
     return round(asyncio.get_running_loop().time(), 3)
-
-
-def joined(state: RunState) -> list[str]:
-    """The results that have joined, in order."""
-    texts = [message.text for message in state.conversation.messages if message.role == "user"]
-    return [text.partition("\n")[2] for text in texts if text.startswith("[The result of")]
 
 
 async def watched(run: Run[Any]) -> list[tuple[float, Record]]:

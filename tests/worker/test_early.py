@@ -69,6 +69,11 @@ class Desk:
         return f"wrote {at}"
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
 def kinds(records: list[Record]) -> list[type[Event]]:
     kept = (ToolStart, ToolStop, Status, AttemptRetract)
     return [type(r.event) for r in records if isinstance(r.event, kept)]
@@ -110,8 +115,7 @@ async def test_it_starts_before_the_response_ends() -> None:
     assert desk.keys[0].startswith(f"{run.id}/1/0/")
 
 
-async def test_a_hook_for_the_tool_runs_before_any_tool() -> None:
-    desk = Desk()
+async def test_a_hook_for_the_tool_runs_before_any_tool(desk: Desk) -> None:
     desk.go.set()
 
     @before_tool_call(matcher="look")
@@ -123,8 +127,7 @@ async def test_a_hook_for_the_tool_runs_before_any_tool() -> None:
     assert desk.used == ["b"]
 
 
-async def test_a_hook_for_another_tool_does_not_hold_it_back() -> None:
-    desk = Desk()
+async def test_a_hook_for_another_tool_does_not_hold_it_back(desk: Desk) -> None:
 
     @before_tool_call(matcher="write")
     def permit(context: ToolCallContext) -> None: ...
@@ -138,8 +141,7 @@ async def test_a_hook_for_another_tool_does_not_hold_it_back() -> None:
     await run.cancel()
 
 
-async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() -> None:
-    desk = Desk()
+async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole(desk: Desk) -> None:
     model = ScriptedModel([call("look", at="a") + call("write", at="b") + stall(), "again"])
     worker = Worker(model, tools=[desk.look, desk.write])
     run = worker.run("go")
@@ -157,9 +159,8 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_a_response_that_fails_after_a_call_began_early_is_requested_again(has_ended: bool) -> None:
+async def test_a_response_that_fails_after_a_call_began_early_is_requested_again(has_ended: bool, desk: Desk) -> None:
     """A pure call has no effects, so what it did is taken back with the response."""
-    desk = Desk()
     if has_ended:
         desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
@@ -187,8 +188,7 @@ async def test_a_response_that_fails_after_a_call_began_early_is_requested_again
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool) -> None:
-    desk = Desk()
+async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool, desk: Desk) -> None:
     if has_ended:
         desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
@@ -211,8 +211,9 @@ async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool) ->
 
 
 @pytest.mark.parametrize("is_masked", [False, True])
-async def test_a_call_ends_early_when_it_ends_and_a_result_that_hooks_may_change_is_held_back(is_masked: bool) -> None:
-    desk = Desk()
+async def test_a_call_ends_early_when_it_ends_and_a_result_that_hooks_may_change_is_held_back(
+    is_masked: bool, desk: Desk
+) -> None:
     desk.go.set()
 
     @after_tool_call
@@ -230,8 +231,7 @@ async def test_a_call_ends_early_when_it_ends_and_a_result_that_hooks_may_change
     assert [r.text for r in result.conversation.messages[2].tool_results] == seen
 
 
-async def test_a_response_that_fails_before_it_began_is_requested_again() -> None:
-    desk = Desk()
+async def test_a_response_that_fails_before_it_began_is_requested_again(desk: Desk) -> None:
     desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
     model = ScriptedModel([broken, "again"])
@@ -241,8 +241,7 @@ async def test_a_response_that_fails_before_it_began_is_requested_again() -> Non
     assert lint(records_of(run)) == []
 
 
-async def test_calls_of_a_response_that_raises_where_it_is_requested_are_discarded() -> None:
-    desk = Desk()
+async def test_calls_of_a_response_that_raises_where_it_is_requested_are_discarded(desk: Desk) -> None:
     desk.go.set()
 
     class Raises(ScriptedModel):
@@ -266,8 +265,7 @@ async def test_calls_of_a_response_that_raises_where_it_is_requested_are_discard
     assert lint(records_of(run)) == []
 
 
-async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
-    desk = Desk()
+async def test_calls_of_a_response_that_was_cut_short_are_thrown_away(desk: Desk) -> None:
     cut = Reply(tool_calls=call("look", at="a").tool_calls, stop=StopKind.MAX_TOKENS)
     worker = Worker(ScriptedModel([cut, "again"], delay=0.001), tools=[desk.look])
     run = worker.run("go")
@@ -280,8 +278,7 @@ async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
     assert result.is_error
 
 
-async def test_what_another_model_retracts_is_discarded() -> None:
-    desk = Desk()
+async def test_what_another_model_retracts_is_discarded(desk: Desk) -> None:
     first = call("look", at="a") + call("write", at="b") + fail("down", "overloaded")
     model = fallback(ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")]))
     run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(retries=0)).run("go")
@@ -295,9 +292,8 @@ async def test_what_another_model_retracts_is_discarded() -> None:
 
 
 @pytest.mark.parametrize("is_masked", [False, True])
-async def test_a_pause_throws_it_away_and_resuming_runs_it(is_masked: bool) -> None:
+async def test_a_pause_throws_it_away_and_resuming_runs_it(is_masked: bool, desk: Desk) -> None:
     """Its end shows that it was thrown away also where hooks check the results."""
-    desk = Desk()
 
     @before_tool_call(matcher="write")
     async def wait(context: ToolCallContext) -> Pause:
@@ -323,8 +319,7 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it(is_masked: bool) -> N
     assert [r.text for r in result.conversation.messages[2].tool_results] == seen
 
 
-async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
-    desk = Desk()
+async def test_a_requested_pause_is_reported_after_the_end_of_it(desk: Desk) -> None:
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look])
     run = worker.run("go")
@@ -338,9 +333,8 @@ async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a"]
 
 
-async def test_a_hook_that_comes_in_between_is_received() -> None:
+async def test_a_hook_that_comes_in_between_is_received(desk: Desk) -> None:
     """The arguments that it changes are those that run, and the early result is thrown away."""
-    desk = Desk()
 
     @before_tool_call
     async def elsewhere(context: ToolCallContext) -> None:
@@ -358,8 +352,7 @@ async def test_a_hook_that_comes_in_between_is_received() -> None:
     assert lint(records_of(run)) == []
 
 
-async def test_no_more_start_than_the_run_may_call() -> None:
-    desk = Desk()
+async def test_no_more_start_than_the_run_may_call(desk: Desk) -> None:
     desk.go.set()
     reply = call("look", at="a") + call("look", at="b") + call("look", at="c")
     worker = Worker(ScriptedModel([reply], delay=0.001), tools=[desk.look], limits=Limits(max_tool_calls=2))
