@@ -29,6 +29,7 @@ def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple
 
     Of steps of time the newest.
 
+    >>> from rxworker.boards import panel
     >>> cost = panel("Cost", lambda records: records, view="bar")
     >>> ranked(cost, PanelState("cost", value={"a": 1, "b": 3, "c": 2}), 2)
     [('b', 3), ('c', 2)]
@@ -126,7 +127,7 @@ def board_text(dashboard: _Board, states: Sequence[PanelState], *, width: int = 
         width: The number of columns.
 
     >>> from reactivex import operators as ops
-    >>> from rxworker.boards import panel
+    >>> from rxworker.boards import Dashboard, panel
     >>> board = Dashboard([panel("Cost", ops.map(abs), unit="USD"), panel("Tools", ops.map(abs), view="bar")])
     >>> states = [PanelState("cost", value=0.25), PanelState("tools", value={"look": 3, "pay": 1})]
     >>> print(board_text(board, states, width=30))

@@ -26,6 +26,7 @@ def step_tools(
 ) -> tuple[tuple[RunningTool, ...], list[events.ToolStop]]:
     """The tools that run after some events, and the ends of tools among these.
 
+    >>> from rxworker.events import ToolStart, ToolStop
     >>> from rxworker.messages import ToolCall
     >>> running, _ = step_tools((), (), [ToolStart(ToolCall("call_1", "look", {}))])
     >>> [len(step_tools(running, (), [ToolStop(call_id=name)])[1]) for name in ("call_1", "call_2")]
@@ -91,6 +92,7 @@ class RequestTokens(Struct, frozen=True):
 def step_request(request: RequestTokens | None, record: events.Record) -> RequestTokens | None:
     """The last request of a run after a record of `OF_REQUESTS`; ``None`` after the end of the run.
 
+    >>> from rxworker.events import Record, Usage
     >>> usage = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5))
     >>> step_request(None, usage).taken.total_tokens
     15
@@ -142,7 +144,7 @@ NOTHING_INSIDE = InnerUsage()
 def step_inner(state: InnerUsage, record: events.Record) -> InnerUsage:
     """The tokens after a record of a run inside.
 
-    >>> from rxworker.events import Record
+    >>> from rxworker.events import Record, Usage
     >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))
     >>> step_inner(InnerUsage(), record).usage.total_tokens
     15
@@ -168,6 +170,7 @@ def step_inner(state: InnerUsage, record: events.Record) -> InnerUsage:
 def with_tokens(by_model: dict[str, events.Usage], model: str, usage: events.Usage) -> dict[str, events.Usage]:
     """The tokens of models, with those of one more response.
 
+    >>> from rxworker.events import Usage
     >>> with_tokens({"small": Usage(1, 1)}, "small", Usage(2, 2))["small"].total_tokens
     6
     """

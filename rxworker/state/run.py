@@ -85,7 +85,7 @@ HELD_BACK = "This tool ran to its end; its result was held back: the run ended b
 def step_run(state: RunState, record: events.Record) -> RunState:
     """The run after a record. A record that was seen already changes nothing.
 
-    >>> from rxworker.events import RunStart, TextDelta
+    >>> from rxworker.events import Record, RunStart, TextDelta
     >>> from rxworker.messages import Conversation, Message
     >>> def record(seq: int, event: object) -> Record:
     ...     return Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event)
