@@ -83,6 +83,7 @@ def is_stray(block: content.Content, role: str) -> bool:
 
     Calls, thinking and the work of the provider's tools belong to the assistant; results do not.
 
+    >>> from rxworker.messages import ToolCall
     >>> is_stray(ToolCall("1", "look", {}), "user")
     True
     """

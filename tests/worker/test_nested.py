@@ -153,7 +153,7 @@ async def test_cancelling_the_outer_run_cancels_it_and_waits() -> None:
 
 async def test_the_outer_runs_time_holds_for_both() -> None:
     worker, model = outer(say("Hm") + stall())
-    worker.limits = Limits(max_seconds=0.05)
+    worker.limits = Limits(max_seconds=0.2)
     run = worker.run("go")
     with pytest.raises(LimitExceededError, match="max_seconds"):
         await run
