@@ -262,11 +262,6 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     # Runs
 
-    def _began_again(self, scope: _Scope, record: events.Record, event: events.RunStart) -> None:
-        """A tool that is run again begins another run."""
-        self._end_scope(record.path, scope, None)
-        self._begin_scope(record, event)
-
     def _begin_scope(
         self, record: events.Record, event: events.RunStart | events.RunResume | events.RunRecover
     ) -> None:
@@ -309,7 +304,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
                 added = event.added if isinstance(event, events.RunStart) else 0
                 self._record_input(span, scope.state.conversation, added)
         if isinstance(event, events.RunRecover):
-            self._noted(scope, record, event)
+            _noted(self, scope, record, event)
 
     def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
         del self._scopes[path]
@@ -345,39 +340,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             span.set_attribute(names.system_instructions, recorder.system(conversation.system))
         span.set_attribute(names.input_messages, recorder.input(conversation, last))
 
-    def _stopped(self, scope: _Scope, record: events.Record, _: events.RunStop) -> None:
-        scope.status = "finished"
-        if record.path:
-            self._end_scope(record.path, scope, None)
-
-    def _paused(self, scope: _Scope, record: events.Record, event: events.RunPause) -> None:
-        scope.status = "paused"
-        about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.tree)}
-        self._note(scope.span, record, "rxworker.run.pause", about)
-        if record.path:
-            self._end_scope(record.path, scope, None)
-
-    def _aborted(self, scope: _Scope, record: events.Record, event: events.RunAbort) -> None:
-        scope.abort = event
-        if record.path:  # the exception is known only of the observed run
-            known = scope.chat.error if scope.chat is not None else None
-            kind = known.type if known and event.cause == "error" else CAUSES[event.cause]
-            self._end_scope(record.path, scope, _Failure(kind, event.reason, event.cause != "cancel"))
-
     # Requests
-
-    def _requested(self, scope: _Scope, record: events.Record, event: events.AttemptStart) -> None:
-        chat = scope.chat
-        scope.requested = event.provider, event.model
-        if chat is None:
-            chat = self._begin_chat(scope, record, *scope.requested)
-        else:
-            chat.attempts += 1
-            chat.before, chat.usage = chat.spent, None
-            chat.requested = chat.last = record.time
-            chat.first = chat.error = None
-        if self._is_live:
-            contexts.attach(chat.context)
 
     def _begin_chat(self, scope: _Scope, record: events.Record, provider: str, model: str) -> _Chat:
         names = self.names
@@ -406,37 +369,6 @@ class RunSpans(abc.ObserverBase[events.Record]):
             seconds = max(time - chat.last, 0.0)
             self.instruments.per_chunk.record(seconds, chat.attributes, chat.context)
         chat.last = time
-
-    def _used(self, scope: _Scope, _: events.Record, event: events.Usage) -> None:
-        if scope.chat is not None:
-            scope.chat.usage = event
-
-    def _status(self, scope: _Scope, record: events.Record, event: events.Status) -> None:
-        chat = scope.chat
-        if event.status is _STARTED:
-            if chat is None:  # the response begins again although it was complete
-                chat = self._begin_chat(scope, record, *scope.requested)
-            if chat.first is None:
-                self._chunk(chat, record.time)
-            chat.response = event.response_id
-            chat.model = None if event.model is None else _safe(event.model)
-        elif event.status is _COMPLETED and chat is not None:
-            chat.stop = event.stop_reason
-            self._end_chat(scope, chat, record.time, None)
-
-    def _failed(self, scope: _Scope, _: events.Record, event: events.Error) -> None:
-        if scope.chat is not None:
-            kind = event.kind if event.kind != "unknown" else _safe(event.code or "_OTHER")
-            scope.chat.error = _Failure(kind, event.message)
-
-    def _retracted(self, scope: _Scope, record: events.Record, event: events.AttemptRetract) -> None:
-        chat = scope.chat
-        about: Attributes = {"delay": event.delay, "attempt": record.attempt}
-        if chat is not None and chat.error is not None:
-            about[self.names.error_type] = chat.error.type
-        about["reason"] = _shown(event.reason)
-        span = scope.span if chat is None else chat.span
-        self._note(span, record, "rxworker.attempt.retract", about)
 
     def _end_chat(self, scope: _Scope, chat: _Chat, time: float, failure: _Failure | None) -> None:
         scope.chat = None
@@ -473,42 +405,6 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     # Tools
 
-    def _tool_started(self, scope: _Scope, record: events.Record, event: events.ToolStart) -> None:
-        names, call = self.names, event.call
-        name = _safe(call.name)  # a model may call a tool by any name
-        attributes: Attributes = {
-            names.operation: "execute_tool",
-            names.tool_name: name,
-            names.tool_call_id: _safe(call.id),
-            names.tool_type: "function",
-        }
-        known = None if record.path else self._worker.tools.get(call.name)
-        if known is not None:
-            attributes[names.tool_description] = known.meta.description
-        span, context = self._start(scope, record, f"execute_tool {name}", attributes)
-        if self.recorder is not None and names.tool_arguments and span.is_recording():
-            span.set_attribute(names.tool_arguments, self.recorder.arguments(call.input))
-        tool = scope.tools[event.place, call.id] = _Tool(span, context, record.time, name)
-        if self._is_live:
-            contexts.attach(tool.context)
-
-    def _tool_stopped(self, scope: _Scope, record: events.Record, event: events.ToolStop) -> None:
-        tool = scope.tools.get((event.place, event.call_id))
-        if tool is None:
-            return  # it has not run: a hook or a person refused it
-        if event.result is None and self.recorder is not None:
-            tool.stopped = record.time, event.is_error  # the hooks may change the result
-            return
-        del scope.tools[event.place, event.call_id]
-        self._end_tool(tool, record.time, event.is_error, None if event.result is None else event.result.content)
-
-    def _tool_output(self, scope: _Scope, _: events.Record, event: events.ToolOutput) -> None:
-        key = event.place, event.result.tool_use_id
-        tool = scope.tools.get(key)
-        if tool is not None and tool.stopped is not None:
-            del scope.tools[key]
-            self._end_tool(tool, *tool.stopped, event.result.content)
-
     def _end_tool(self, tool: _Tool, time: float, is_error: bool, content: ResultContent | None) -> None:
         names, span = self.names, tool.span
         metric: Attributes = {names.operation: "execute_tool", names.tool_name: tool.name}
@@ -537,24 +433,6 @@ class RunSpans(abc.ObserverBase[events.Record]):
         span = self.tracer.start_span(name, scope.context, kind, attributes, start_time=_ns(record.time))
         return span, set_span_in_context(span)
 
-    def _verdict(self, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
-        tool = next((tool for key, tool in scope.tools.items() if key[1] == event.call_id), None)
-        about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
-        if event.call_id is not None:
-            about[self.names.tool_call_id] = _safe(event.call_id)
-        span = scope.span if tool is None else tool.span
-        self._note(span, record, "rxworker.hook.verdict", about)
-
-    def _noted(self, scope: _Scope, record: events.Record, event: Struct) -> None:
-        """Add an event of `_NOTES` to the span of its run."""
-        name, *members = _NOTES[type(event)]
-        values = {member: getattr(event, member) for member in members}
-        about = {m: _shown(v) if isinstance(v, str) else v for m, v in values.items()}
-        self._note(scope.span, record, name, about)
-
-    def _turn_stopped(self, scope: _Scope, record: events.Record, _: events.TurnStop) -> None:
-        self._end_tools(scope, record.time)
-
     def _end_tools(self, scope: _Scope, time: float) -> None:
         """End the tools whose results the hooks have left as they were, and those that still run."""
         for tool in scope.tools.values():
@@ -579,6 +457,146 @@ class RunSpans(abc.ObserverBase[events.Record]):
         attributes[self.names.error_type] = failure.type
         if failure.is_error:
             span.set_status(SpanStatus(StatusCode.ERROR, _shown(failure.text)))
+
+
+# What the events of a run change.
+
+
+def _began_again(spans: RunSpans, scope: _Scope, record: events.Record, event: events.RunStart) -> None:
+    """A tool that is run again begins another run."""
+    spans._end_scope(record.path, scope, None)
+    spans._begin_scope(record, event)
+
+
+def _stopped(spans: RunSpans, scope: _Scope, record: events.Record, _: events.RunStop) -> None:
+    scope.status = "finished"
+    if record.path:
+        spans._end_scope(record.path, scope, None)
+
+
+def _paused(spans: RunSpans, scope: _Scope, record: events.Record, event: events.RunPause) -> None:
+    scope.status = "paused"
+    about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.tree)}
+    spans._note(scope.span, record, "rxworker.run.pause", about)
+    if record.path:
+        spans._end_scope(record.path, scope, None)
+
+
+def _aborted(spans: RunSpans, scope: _Scope, record: events.Record, event: events.RunAbort) -> None:
+    scope.abort = event
+    if record.path:  # the exception is known only of the observed run
+        known = scope.chat.error if scope.chat is not None else None
+        kind = known.type if known and event.cause == "error" else CAUSES[event.cause]
+        spans._end_scope(record.path, scope, _Failure(kind, event.reason, event.cause != "cancel"))
+
+
+def _requested(spans: RunSpans, scope: _Scope, record: events.Record, event: events.AttemptStart) -> None:
+    chat = scope.chat
+    scope.requested = event.provider, event.model
+    if chat is None:
+        chat = spans._begin_chat(scope, record, *scope.requested)
+    else:
+        chat.attempts += 1
+        chat.before, chat.usage = chat.spent, None
+        chat.requested = chat.last = record.time
+        chat.first = chat.error = None
+    if spans._is_live:
+        contexts.attach(chat.context)
+
+
+def _used(_spans: RunSpans, scope: _Scope, _: events.Record, event: events.Usage) -> None:
+    if scope.chat is not None:
+        scope.chat.usage = event
+
+
+def _status(spans: RunSpans, scope: _Scope, record: events.Record, event: events.Status) -> None:
+    chat = scope.chat
+    if event.status is _STARTED:
+        if chat is None:  # the response begins again although it was complete
+            chat = spans._begin_chat(scope, record, *scope.requested)
+        if chat.first is None:
+            spans._chunk(chat, record.time)
+        chat.response = event.response_id
+        chat.model = None if event.model is None else _safe(event.model)
+    elif event.status is _COMPLETED and chat is not None:
+        chat.stop = event.stop_reason
+        spans._end_chat(scope, chat, record.time, None)
+
+
+def _failed(_spans: RunSpans, scope: _Scope, _: events.Record, event: events.Error) -> None:
+    if scope.chat is not None:
+        kind = event.kind if event.kind != "unknown" else _safe(event.code or "_OTHER")
+        scope.chat.error = _Failure(kind, event.message)
+
+
+def _retracted(spans: RunSpans, scope: _Scope, record: events.Record, event: events.AttemptRetract) -> None:
+    chat = scope.chat
+    about: Attributes = {"delay": event.delay, "attempt": record.attempt}
+    if chat is not None and chat.error is not None:
+        about[spans.names.error_type] = chat.error.type
+    about["reason"] = _shown(event.reason)
+    span = scope.span if chat is None else chat.span
+    spans._note(span, record, "rxworker.attempt.retract", about)
+
+
+def _tool_started(spans: RunSpans, scope: _Scope, record: events.Record, event: events.ToolStart) -> None:
+    names, call = spans.names, event.call
+    name = _safe(call.name)  # a model may call a tool by any name
+    attributes: Attributes = {
+        names.operation: "execute_tool",
+        names.tool_name: name,
+        names.tool_call_id: _safe(call.id),
+        names.tool_type: "function",
+    }
+    known = None if record.path else spans._worker.tools.get(call.name)
+    if known is not None:
+        attributes[names.tool_description] = known.meta.description
+    span, context = spans._start(scope, record, f"execute_tool {name}", attributes)
+    if spans.recorder is not None and names.tool_arguments and span.is_recording():
+        span.set_attribute(names.tool_arguments, spans.recorder.arguments(call.input))
+    tool = scope.tools[event.place, call.id] = _Tool(span, context, record.time, name)
+    if spans._is_live:
+        contexts.attach(tool.context)
+
+
+def _tool_stopped(spans: RunSpans, scope: _Scope, record: events.Record, event: events.ToolStop) -> None:
+    tool = scope.tools.get((event.place, event.call_id))
+    if tool is None:
+        return  # it has not run: a hook or a person refused it
+    if event.result is None and spans.recorder is not None:
+        tool.stopped = record.time, event.is_error  # the hooks may change the result
+        return
+    del scope.tools[event.place, event.call_id]
+    spans._end_tool(tool, record.time, event.is_error, None if event.result is None else event.result.content)
+
+
+def _tool_output(spans: RunSpans, scope: _Scope, _: events.Record, event: events.ToolOutput) -> None:
+    key = event.place, event.result.tool_use_id
+    tool = scope.tools.get(key)
+    if tool is not None and tool.stopped is not None:
+        del scope.tools[key]
+        spans._end_tool(tool, *tool.stopped, event.result.content)
+
+
+def _verdict(spans: RunSpans, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
+    tool = next((tool for key, tool in scope.tools.items() if key[1] == event.call_id), None)
+    about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
+    if event.call_id is not None:
+        about[spans.names.tool_call_id] = _safe(event.call_id)
+    span = scope.span if tool is None else tool.span
+    spans._note(span, record, "rxworker.hook.verdict", about)
+
+
+def _noted(spans: RunSpans, scope: _Scope, record: events.Record, event: Struct) -> None:
+    """Add an event of `_NOTES` to the span of its run."""
+    name, *members = _NOTES[type(event)]
+    values = {member: getattr(event, member) for member in members}
+    about = {m: _shown(v) if isinstance(v, str) else v for m, v in values.items()}
+    spans._note(scope.span, record, name, about)
+
+
+def _turn_stopped(spans: RunSpans, scope: _Scope, record: events.Record, _: events.TurnStop) -> None:
+    spans._end_tools(scope, record.time)
 
 
 def _ns(time: float) -> int:
@@ -616,23 +634,23 @@ _NOTES: dict[type[object], tuple[str, ...]] = {
 }
 """Events of the span of a run: the name, and the members of the record's event."""
 _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, events.Record, Any], None]] = {
-    events.RunStart: RunSpans._began_again,
-    events.RunStop: RunSpans._stopped,
-    events.RunPause: RunSpans._paused,
-    events.RunAbort: RunSpans._aborted,
-    events.TurnStop: RunSpans._turn_stopped,
-    events.AttemptStart: RunSpans._requested,
-    events.AttemptRetract: RunSpans._retracted,
-    events.Status: RunSpans._status,
-    events.Usage: RunSpans._used,
-    events.Error: RunSpans._failed,
-    events.ToolStart: RunSpans._tool_started,
-    events.ToolStop: RunSpans._tool_stopped,
-    events.ToolOutput: RunSpans._tool_output,
-    events.HookVerdict: RunSpans._verdict,
-    events.HandOver: RunSpans._noted,
-    events.LimitReached: RunSpans._noted,
-    events.BackgroundStop: RunSpans._noted,
-    events.LoopHold: RunSpans._noted,
-    events.WatcherDetach: RunSpans._noted,
+    events.RunStart: _began_again,
+    events.RunStop: _stopped,
+    events.RunPause: _paused,
+    events.RunAbort: _aborted,
+    events.TurnStop: _turn_stopped,
+    events.AttemptStart: _requested,
+    events.AttemptRetract: _retracted,
+    events.Status: _status,
+    events.Usage: _used,
+    events.Error: _failed,
+    events.ToolStart: _tool_started,
+    events.ToolStop: _tool_stopped,
+    events.ToolOutput: _tool_output,
+    events.HookVerdict: _verdict,
+    events.HandOver: _noted,
+    events.LimitReached: _noted,
+    events.BackgroundStop: _noted,
+    events.LoopHold: _noted,
+    events.WatcherDetach: _noted,
 }
