@@ -20,7 +20,7 @@ from rxworker.errors import RunCancelledError
 from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
-from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
+from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind, note_of
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker, changes
 from rxworker.views.amounts import duration
@@ -219,14 +219,10 @@ class RunPrinter:
                 self._mark(scope, "retracted: the response starts again")
             case events.AttemptRetract(reason=reason):
                 self._mark(scope, f"retracted, requesting again: {one_line(reason)}")
-            case events.HookMessage(hook=hook, content=content):
-                page.note(f"{one_line(hook)}: {one_line(content)}")
-            case events.Custom(name=name, data=data):
-                page.note(f"{one_line(name)}: {one_line(describe_json(data))}")
-            case events.HookVerdict(hook=hook, verdict=verdict, reason=reason):
-                page.note(f"{one_line(hook)}: {verdict} {one_line(reason)}")
             case _:
-                pass
+                for lane in note_of(note.record):
+                    if lane.kind == "note":
+                        page.note(one_line(f"{lane.title}: {lane.text}"))
 
     def _mark(self, scope: str, line: str) -> None:
         """Print a line about a retraction: between the texts if text was printed, as a note otherwise."""

@@ -296,12 +296,6 @@ class AgUiEncoder(common.RecordEncoder[Wire]):
 
     # Turns, and runs inside the run
 
-    def _open_step(self, change: changes.StepOpen) -> Iterator[Wire]:
-        yield {"type": "STEP_STARTED", "stepName": f"turn {change.turn}"}
-
-    def _close_step(self, change: changes.StepClose) -> Iterator[Wire]:
-        yield {"type": "STEP_FINISHED", "stepName": f"turn {change.turn}"}
-
     def _close_scope(self, change: changes.ScopeClose) -> Iterator[Wire]:
         self._parents.pop(change.scope.id, None)
         if change.error is None:
@@ -416,6 +410,14 @@ def ours(value: JsonObject) -> JsonObject:
     return {"rxworker": value}
 
 
+def _open_step(_: AgUiEncoder, change: changes.StepOpen) -> Iterator[Wire]:
+    yield {"type": "STEP_STARTED", "stepName": f"turn {change.turn}"}
+
+
+def _close_step(_: AgUiEncoder, change: changes.StepClose) -> Iterator[Wire]:
+    yield {"type": "STEP_FINISHED", "stepName": f"turn {change.turn}"}
+
+
 def _open_scope(_: AgUiEncoder, change: changes.ScopeOpen) -> Iterator[Wire]:
     scope = change.scope
     outer = {"parentSubagentRunId": scope.parent or None, "parentToolCallId": scope.call_id or None}
@@ -473,8 +475,8 @@ HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[Wire]]] = {
     changes.ViewPause: AgUiEncoder._pause,
     changes.ViewAbort: AgUiEncoder._abort,
     changes.ViewCut: AgUiEncoder._cut,
-    changes.StepOpen: AgUiEncoder._open_step,
-    changes.StepClose: AgUiEncoder._close_step,
+    changes.StepOpen: _open_step,
+    changes.StepClose: _close_step,
     changes.ScopeOpen: _open_scope,
     changes.ScopeClose: AgUiEncoder._close_scope,
     changes.BlockOpen: AgUiEncoder._open,

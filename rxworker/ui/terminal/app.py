@@ -26,9 +26,8 @@ import signal
 import sys
 import termios
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO, Any, ClassVar, cast
+from typing import IO, Any, ClassVar, Unpack, cast
 
 from rich.text import Text
 from textual._xterm_parser import XTermParser
@@ -37,14 +36,13 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 
-from rxworker.boards import Dashboard
 from rxworker.panels import USAGE
-from rxworker.transport import Model
 from rxworker.ui.clean import clean
-from rxworker.ui.terminal.bars import Quit, usage_line
-from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
+from rxworker.ui.terminal.bars import NARROW, Quit, usage_line
+from rxworker.ui.terminal.conversation import ConversationScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, is_terminal
-from rxworker.ui.terminal.session import FindModel, TerminalSession, Wording
+from rxworker.ui.terminal.run import AppOptions
+from rxworker.ui.terminal.session import TerminalSession
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker.session import Session
@@ -247,11 +245,7 @@ class TerminalApp(App[None]):
 
     Args:
         worker: Answers the messages; or the session that the app continues.
-        wording: Returns the line that describes an error.
-        models: Other models that ``/model`` offers.
-        find_model: Returns the model of a provider's name and a model's name, for ``/model``.
-        goes_on: Whether it begins with the stored conversation that was used last.
-        dashboard: What ``/usage`` shows of the conversation; by default `rxworker.panels.USAGE`.
+        options: As for `run_app`.
 
     Attributes:
         guard: Context manager to enter around the whole run of the app.
@@ -273,16 +267,7 @@ class TerminalApp(App[None]):
         Binding("ctrl+t", "theme", "Light/dark", priority=True, show=False),
     ]
 
-    def __init__(
-        self,
-        worker: Worker | Session,
-        *,
-        wording: Wording | None = None,
-        models: Iterable[Model] = (),
-        find_model: FindModel | None = None,
-        goes_on: bool = False,
-        dashboard: Dashboard | None = None,
-    ) -> None:
+    def __init__(self, worker: Worker | Session, **options: Unpack[AppOptions]) -> None:
         super().__init__()
         self.guard = Guard(self.hang_up, self._restore)
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -292,8 +277,10 @@ class TerminalApp(App[None]):
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
-        self.session = TerminalSession(worker, wording, models, find_model)
-        self.conversation = ConversationScreen(self.session, goes_on=goes_on, dashboard=dashboard or USAGE)
+        wording, find_model = options.get("wording"), options.get("find_model")
+        self.session = TerminalSession(worker, wording, options.get("models", ()), find_model)
+        goes_on, dashboard = options.get("goes_on", False), options.get("dashboard") or USAGE
+        self.conversation = ConversationScreen(self.session, goes_on=goes_on, dashboard=dashboard)
         self._leaving: int | None = None
         self._asked = ""
 
@@ -368,11 +355,7 @@ class TerminalApp(App[None]):
     def get_driver_class(self) -> type[Driver]:
         """A driver that survives the loss of the terminal."""
         usual = super().get_driver_class()
-        if sys.platform == "win32" or usual.__name__ != "LinuxDriver":
-            return usual
-        from rxworker.ui.terminal.app import TerminalDriver
-
-        return TerminalDriver
+        return TerminalDriver if usual is LinuxDriver else usual
 
     def forward_signal(self, number: int) -> None:
         """Forward a signal to the event loop. Safe in a signal handler."""
@@ -391,8 +374,7 @@ class TerminalApp(App[None]):
 
     @property
     def _terminal(self) -> TerminalDriver | None:
-        driver = self._driver
-        return cast("TerminalDriver", driver) if hasattr(driver, "output") else None
+        return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     def _restore(self) -> None:
         if self._terminal is not None:

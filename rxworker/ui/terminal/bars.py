@@ -67,8 +67,15 @@ class TwoEnds(Static):
         return line
 
 
+NARROW = 70
+
+
 class KeyLine(Footer):
     """The keys that are active, drawn anew only when others are: Textual does so each time that the focus moves."""
+
+    def on_resize(self) -> None:
+        """Be compact on a narrow screen, to show more keys."""
+        self.compact = self.screen.size.width < NARROW
 
     _drawn: tuple[tuple[Binding, bool, str], ...] = ()
 
@@ -145,24 +152,16 @@ class CommandMenu(OptionList):
     """The commands, or what may follow one, while one is typed. The input keeps the focus.
 
     Attributes:
+        composer: The input that takes the choices.
         choices: The choices in the list.
         text: The input that the choices are for. They follow the input a moment later.
     """
 
     can_focus = False
 
-    @dataclass
-    class Chosen(Message):
-        """A choice was clicked.
-
-        Attributes:
-            choice: The choice.
-        """
-
-        choice: Choice
-
     def __init__(self) -> None:
         super().__init__(id="menu", compact=True)
+        self.composer: Composer | None = None
         self.choices: list[Choice] = []
         self.text = ""
 
@@ -203,9 +202,11 @@ class CommandMenu(OptionList):
         return None
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Report a click."""
+        """Use the choice that was clicked."""
         event.stop()
-        self.post_message(self.Chosen(self.choices[event.option_index]))
+        if self.composer is not None:
+            self.composer.choose(self.choices[event.option_index], sends=True)
+            self.composer.focus()
 
 
 def _menu_line(choice: Choice, width: int) -> Text:

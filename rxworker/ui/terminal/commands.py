@@ -350,7 +350,7 @@ async def _theme(to: Commands, name: str) -> None:
 
 @_command("copy", "copy the last answer, or all", "[all]")
 async def _copy(to: Commands, argument: str) -> None:
-    conversation = to.session.current.conversation
+    conversation = to.session.opened.session.conversation
     text = markdown_of(conversation) if argument == "all" else last_answer(conversation)
     if not text:
         raise LocalProtocolError("there is no answer yet")
@@ -369,7 +369,7 @@ async def _export(to: Commands, argument: str) -> None:
             parts = [view_html(await _view(log, info.run_id)) for info in stored.runs]
             data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")
         case _:
-            data = markdown_of(to.session.current.conversation).encode("utf-8", "replace")
+            data = markdown_of(to.session.opened.session.conversation).encode("utf-8", "replace")
     to.inform(f"Written to {_write_new(name, data)}.")
 
 

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from reactivex.internal import noop
@@ -26,7 +27,6 @@ from textual.timer import Timer
 
 from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
-from rxworker.hub import WatcherState
 from rxworker.log.values import When
 from rxworker.messages import Message
 from rxworker.panels import USAGE
@@ -46,7 +46,7 @@ from rxworker.ui.terminal.bars import (
 from rxworker.ui.terminal.commands import Commands, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.session import SessionStatus, TerminalSession
+from rxworker.ui.terminal.session import SessionStatus, TerminalSession, check_message
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
@@ -79,7 +79,6 @@ def greeting(worker: Definition) -> str:
 
 FRAME = 1 / 30
 TICK = 0.5
-NARROW = 70
 
 
 class ConversationScreen(Screen[None]):
@@ -148,16 +147,12 @@ class ConversationScreen(Screen[None]):
         """Start the clock and focus the input; go on with a stored conversation."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
         self.rested.set()
-        composer = self.query_one(Composer)
-        composer.menu = self.query_one(CommandMenu)
+        composer, menu = self.query_one(Composer), self.query_one(CommandMenu)
+        composer.menu, menu.composer = menu, composer
         composer.focus()
         self.show_status()
         if self._goes_on:
             self.run_worker(self._commands.go_on())
-
-    def on_resize(self) -> None:
-        """Use the compact footer on a narrow screen, to show more keys."""
-        self.query_one(KeyLine).compact = self.size.width < NARROW
 
     def deliver(self, text: str, when: When = "turn") -> bool:
         """Send what was typed: into the running run, to the paused run, or as the start of a new run.
@@ -237,7 +232,8 @@ class ConversationScreen(Screen[None]):
     async def _show_run(self) -> None:
         transcript, session = self.query_one(Transcript), self.session
         assert session.active is not None
-        watching = session.active.watchers.subscribe(self._count_watchers, noop)  # `follow` shows errors
+        shown = partial(setattr, self._commands, "watchers")
+        watching = session.active.watchers.subscribe(shown, noop)  # `follow` shows errors
         try:
             async for lanes in session.follow():
                 await transcript.show(lanes)
@@ -270,9 +266,6 @@ class ConversationScreen(Screen[None]):
         if session.waiting is not None and not composer.text:
             self.show_approval()
 
-    def _count_watchers(self, watchers: tuple[WatcherState, ...]) -> None:
-        self._commands.watchers = watchers
-
     def _tick(self) -> None:
         self.query_one(Transcript).tick()
         self.show_status()
@@ -290,12 +283,6 @@ class ConversationScreen(Screen[None]):
         before, rest = composer.ends
         found = complete_path(before, self.session.worker.workspace)
         menu.show([Choice(path, name, "", False, rest) for path, name in found], text)
-
-    def on_command_menu_chosen(self, message: CommandMenu.Chosen) -> None:
-        """Use the choice that was clicked."""
-        composer = self.query_one(Composer)
-        composer.choose(message.choice, sends=True)
-        composer.focus()
 
     async def on_composer_sent(self, message: Composer.Sent) -> None:
         """Run a command, or send a message."""
@@ -329,7 +316,7 @@ class ConversationScreen(Screen[None]):
         text = text[1:] if text.startswith("//") else text
         try:
             message = attach(text, self.session.worker.workspace, self.query_one(Composer).pastes)
-            self.session.check(message)
+            check_message(message, self.session.worker)
         except (ConfigurationError, LocalProtocolError) as error:
             self.notify(clean(f"{error}. Nothing was sent."), severity="warning", timeout=20, markup=False)
             return None

@@ -41,6 +41,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.worker import Decision
+from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -245,6 +246,20 @@ def totals_of(state: RunState) -> Totals:
     return Totals(state.usage, state.turns, state.all_tool_calls)
 
 
+def check_message(message: Message, worker: Definition) -> None:
+    """Refuse a message that the protocol of the worker's model cannot carry.
+
+    In the conversation, it would fail each later request.
+
+    Raises:
+        LocalProtocolError: The protocol has no place for a file of the message.
+    """
+    model = worker.model
+    if isinstance(model, Client) and any(not isinstance(each, Text) for each in message.content):
+        with suppress(errors.ConfigurationError):  # such as a missing key, which the run reports
+            model.provider.request(Conversation((message,)), (), worker.options)
+
+
 class TerminalSession:
     """What the app shows.
 
@@ -290,13 +305,9 @@ class TerminalSession:
         self._wording = wording or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
-        self._use(self._new(first.run_labels.get(CONVERSATION) or new_conversation(), first.allowed))
-        self.current.conversation = first.conversation
-
-    @property
-    def current(self) -> Session:
-        """The session."""
-        return self.opened.session
+        name = first.run_labels.get(CONVERSATION) or new_conversation()
+        self._use(self._new(name, first.allowed), Lanes(), Totals())
+        self.opened.session.conversation = first.conversation
 
     @property
     def paused(self) -> Paused[object] | None:
@@ -327,19 +338,6 @@ class TerminalSession:
     def totals(self) -> Totals:
         """The usage of all runs."""
         return self._before + (self._held if self.active is None else totals_of(self.active.state))
-
-    def check(self, message: Message) -> None:
-        """Refuse a message that the model's protocol cannot carry.
-
-        In the conversation, it would fail each later request.
-
-        Raises:
-            LocalProtocolError: The protocol has no place for a file of the message.
-        """
-        model, worker = self.worker.model, self.worker
-        if isinstance(model, Client) and any(not isinstance(each, Text) for each in message.content):
-            with suppress(errors.ConfigurationError):  # such as a missing key, which the run reports
-                model.provider.request(Conversation((message,)), (), worker.options)
 
     def send(self, message: Message, text: str = "", when: When = "turn") -> bool:
         """Send a message: into the running run, to the paused run, or as the start of a new run.
@@ -396,7 +394,7 @@ class TerminalSession:
 
         The task is done when that is stored.
         """
-        opened, session, before = self.opened, self.current, self._storing
+        opened, session, before = self.opened, self.opened.session, self._storing
         pairs = [(tool, REQUIRES_APPROVAL)] if is_allowed else [each for each in opened.allowed if each[0] == tool]
 
         async def store() -> None:
@@ -444,13 +442,13 @@ class TerminalSession:
             model = self._find_model(provider, its_name)
         found = model_name(model)
         self.models[found] = model
-        self.worker = self.current.worker = copy(self.worker)
+        self.worker = self.opened.session.worker = copy(self.worker)
         self.worker.model = model
         return found
 
     def begin_session(self) -> None:
         """Begin a new conversation, with the system prompt of the worker."""
-        self._use(self._new(new_conversation(), self._first.allowed))
+        self._use(self._new(new_conversation(), self._first.allowed), Lanes(), Totals())
 
     async def open_session(self, stored: StoredConversation) -> list[Lane]:
         """Go on with a stored conversation.
@@ -495,22 +493,17 @@ class TerminalSession:
         )
         return OpenConversation(session)
 
-    def _use(
-        self,
-        opened: OpenConversation,
-        lanes: Lanes | None = None,
-        totals: Totals = Totals(),  # noqa: B008 - frozen
-    ) -> None:
+    def _use(self, opened: OpenConversation, lanes: Lanes, totals: Totals) -> None:
         self.opened = opened
         self.finished, self.pause_requested = True, False
-        self.lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
+        self.lanes, self._before, self._held = lanes, totals, Totals()
 
     async def close(self) -> None:
         """Give the conversation to the session that the app began with. Runs that were kept in memory are gone."""
         if (storing := self._storing) is not None:
             await asyncio.wait([storing], timeout=STORING_SECONDS)
             storing.cancel()
-        first, current = self._first, self.current
+        first, current = self._first, self.opened.session
         first.conversation, first.shared_state = current.conversation, current.shared_state
         if first.log is None:
             await self.log.close()
@@ -527,31 +520,24 @@ class TerminalSession:
             # Iterating raises the error that ended the run; it is handled below.
             if not followed.done():
                 raise
-        if (lane := await self._end(followed)) is not None:
-            yield [lane]
+        self._held = totals_of(followed.state)
+        self.active, self.finished = None, False
+        try:
+            await followed
+            self.finished = self.paused is None
+        except errors.RunCancelledError:
+            pass
+        except Exception as error:
+            yield [self.error_lane(error)]
+        with suppress(errors.RxWorkerError):
+            await self.opened.refresh()
+        self.pause_requested = self.pause_requested and self.paused is not None
+        self._cancelling = False
 
     def error_lane(self, error: BaseException) -> Lane:
         """Return a lane that shows an error."""
         title, text = advise(error, clean(one_line(self._wording(error))))
         return Lane("error", clean(title), stage="done", pieces=[clean(text)])
-
-    async def _end(self, ended: Run[object]) -> Lane | None:
-        self._held, lane = totals_of(ended.state), None
-        self.active, self.finished = None, False
-        try:
-            await ended
-        except errors.RunCancelledError:
-            pass
-        except Exception as error:
-            lane = self.error_lane(error)
-        else:
-            self.finished = self.paused is None
-        with suppress(errors.RxWorkerError):
-            await self.opened.refresh()
-        if self.paused is None:
-            self.pause_requested = False
-        self._cancelling = False
-        return lane
 
     def _started(self, begun: Run[object]) -> None:
         self.active, self.latest = begun, begun.id

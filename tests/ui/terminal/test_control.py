@@ -119,7 +119,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
         await person.press("ctrl+n", sees="Then not.")
         assert it.deleted == []
         assert "⊘ not run" in person.screen
-        results = person.app.session.current.conversation.messages[2].tool_results
+        results = person.app.session.opened.session.conversation.messages[2].tool_results
         assert [(result.is_error, result.text) for result in results] == [(True, "I need it")]
 
 
@@ -235,7 +235,7 @@ async def test_ctrl_c_cancels_the_answer_and_the_conversation_is_kept(open_app: 
         await person.press("ctrl+c")
         await person.rest()
         assert "cancelled" in person.screen
-        assert [message.text for message in person.app.session.current.conversation.messages] == [
+        assert [message.text for message in person.app.session.opened.session.conversation.messages] == [
             "Tell me.",
             "Once upon a time",
         ]
@@ -302,7 +302,7 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         await person.rest()
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Wait.", "Faster!"]
         assert "queued" not in person.screen
-        assert "Faster!" in [message.text for message in person.app.session.current.conversation.messages]
+        assert "Faster!" in [message.text for message in person.app.session.opened.session.conversation.messages]
 
 
 @pytest.mark.parametrize("by", ["alt+enter", "/now"])
@@ -321,7 +321,7 @@ async def test_a_message_that_waits_is_withdrawn_and_cuts_off_the_answer(open_ap
             await person.press(by)
         await person.rest()
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Go.", "Stop"]
-        texts = [message.text for message in person.app.session.current.conversation.messages]
+        texts = [message.text for message in person.app.session.opened.session.conversation.messages]
         assert texts == ["Go.", "Once", "Stop", "Yes."]
         assert person.typed == ""
 
@@ -336,7 +336,7 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
         session.send(Message.user("second"), "second")  # it has ended, and the screen does not know yet
         await person.sees("Two.")
         await person.rest()
-        assert [message.text for message in person.app.session.current.conversation.messages] == [
+        assert [message.text for message in person.app.session.opened.session.conversation.messages] == [
             "first",
             "One.",
             "second",
@@ -377,7 +377,7 @@ async def test_a_message_to_a_paused_turn_goes_on_with_it(open_app: Open) -> Non
         assert isinstance(person.app.session.paused, Paused)
         await person.ask("No, write it better.")
         assert "Better." in person.screen
-        texts = [message.text for message in person.app.session.current.conversation.messages]
+        texts = [message.text for message in person.app.session.opened.session.conversation.messages]
         assert texts == ["Write.", "Draft.", "No, write it better.", "Better."]
         assert "20 tokens in, 10 out" in person.screen
 
@@ -396,7 +396,7 @@ async def test_a_message_may_have_several_lines(open_app: Open) -> None:
     async with open_app(worker) as person:
         await person.press("a", "ctrl+j", "b", "enter")
         await person.rest()
-        assert person.app.session.current.conversation.messages[0].text == "a\nb"
+        assert person.app.session.opened.session.conversation.messages[0].text == "a\nb"
 
 
 async def test_what_was_sent_before_comes_back_with_the_arrow(open_app: Open) -> None:
