@@ -41,8 +41,7 @@ from rxworker.ui.clean import clean
 from rxworker.ui.terminal.bars import NARROW, Quit, usage_line
 from rxworker.ui.terminal.conversation import ConversationScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, is_terminal
-from rxworker.ui.terminal.run import AppOptions
-from rxworker.ui.terminal.session import TerminalSession
+from rxworker.ui.terminal.session import AppOptions, TerminalSession
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker.session import Session

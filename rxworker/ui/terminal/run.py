@@ -5,29 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import Unpack
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.settings import check_plain
-from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
-from rxworker.ui.terminal.session import FindModel, Wording
+from rxworker.ui.terminal.session import AppOptions
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from rxworker.boards import Dashboard
-
-
-class AppOptions(TypedDict, total=False):
-    """The options of the app. `run_app` describes them."""
-
-    wording: Wording | None
-    models: Iterable[Model]
-    find_model: FindModel | None
-    goes_on: bool
-    dashboard: Dashboard | None
 
 
 def run_app(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:

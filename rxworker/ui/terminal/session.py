@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +44,9 @@ from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from rxworker.boards import Dashboard
 
 MAX_RUNS = 500
 """How many stored runs are searched for sessions, the newest."""
@@ -220,6 +223,16 @@ Wording: TypeAlias = Callable[[BaseException], str]
 FindModel: TypeAlias = Callable[[str, str], Model]
 """Returns the model of a provider's name and a model's name; raises a `ConfigurationError` for an unknown one."""
 SessionStatus: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
+
+
+class AppOptions(TypedDict, total=False):
+    """The options of the app. `run_app` describes them."""
+
+    wording: Wording | None
+    models: Iterable[Model]
+    find_model: FindModel | None
+    goes_on: bool
+    dashboard: Dashboard | None
 
 
 class Totals(Struct, frozen=True):
