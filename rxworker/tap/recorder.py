@@ -21,19 +21,18 @@ import logging
 import re
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from aiohttp import ClientResponse, web
 from msgspec import Struct, field
-from msgspec.structs import replace
 from reactivex import Subject
 
 from rxworker.errors import RxWorkerError
-from rxworker.events import Error, Ping, ResponseEvent, ResponseStatus, Status, TextDelta
-from rxworker.events.deltas import Deltas, TextDeltas, adds_to_same
+from rxworker.events import Error, Ping, ResponseStatus, Status, TextDelta
+from rxworker.events.deltas import Deltas, gather
 from rxworker.events.meta import TRUNCATED
 from rxworker.log.kept import conversation_of
 from rxworker.log.values import CONVERSATION
@@ -220,7 +219,7 @@ class _Reading:
         self.body = b""  # of an error
         self._unpack: Callable[[bytes], bytes] | None = None
         self._decoder = self.provider.decoder()
-        self._feed: Callable[[bytes], Sequence[Part]] = getattr(self._decoder, "feed_parts", self._decoder.feed)
+        self._feed: Callable[[bytes], Iterable[Part]] | None = getattr(self._decoder, "feed_parts", None)
 
     def read(self, exchange: Exchange, data: bytes) -> None:
         """Decode bytes."""
@@ -228,7 +227,7 @@ class _Reading:
             self._unpack = unpacker(exchange.headers.get("Content-Encoding", ""))
         data = self._unpack(data)
         if exchange.is_answered:
-            self._take(self._feed(data))
+            self._take(gather(self._decoder.feed(data)) if self._feed is None else self._feed(data))
         else:
             self.body = (self.body + data)[:MAX_ERROR]
 
@@ -237,9 +236,12 @@ class _Reading:
         self._take(self._decoder.finish())
 
     def _take(self, parts: Iterable[Part]) -> None:
-        for event in _merged(parts):
+        for part in parts:
+            event = part.with_text(part.text()) if isinstance(part, Deltas) else part
             if self.last is not None:
                 return  # an error after the end is not of the response
+            if isinstance(event, Ping):
+                continue
             if isinstance(event, TextDelta):
                 self.texts.append(event.text)
             elif isinstance(event, Error):
@@ -525,23 +527,3 @@ def _fits(result: ToolResult, call: ToolCall) -> bool:
     if result.tool_use_id:
         return result.tool_use_id == wire_id(call.id)
     return result.name in ("", call.name)
-
-
-def _merged(parts: Iterable[Part]) -> Iterator[ResponseEvent]:
-    """The events, with adjacent deltas as one, and without pings."""
-    held: TextDeltas | None = None
-    for part in parts:
-        event = part.with_text(part.text()) if isinstance(part, Deltas) else part
-        if isinstance(event, TextDeltas):
-            if held is not None and type(held) is type(event) and adds_to_same(held, event):
-                event = replace(event, text=held.text + event.text)
-            elif held is not None:
-                yield held
-            held = event
-        elif not isinstance(event, Ping):
-            if held is not None:
-                yield held
-                held = None
-            yield event
-    if held is not None:
-        yield held

@@ -263,17 +263,6 @@ async def _claim(log: EventLog, run_id: str) -> Claim:
             await asyncio.sleep(max(error.until - time.time(), log.lease / 10))
 
 
-async def _each(source: AsyncIterable[S]) -> AsyncGenerator[S, None]:
-    items = aiter(source)
-    try:
-        async for item in items:
-            yield item
-    finally:
-        close = getattr(items, "aclose", None)
-        if close is not None:
-            await close()
-
-
 def batches_of(source: Source[S], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
     """What a mapper makes of a source, for each item that it makes anything of. An observable is subscribed to now.
 
@@ -284,15 +273,16 @@ def batches_of(source: Source[S], mapper: Mapper[S]) -> AsyncGenerator[list[Tapp
     if isinstance(source, Observable):
         return _batches(iterate(source, limit=LIMIT, at_once=True), mapper)
     if isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        return _batches(_each(source), mapper)
+        return _batches(source, mapper)
     raise ConfigurationError(
         f"the source of a tap is an observable or an asynchronous iterator, not {source!r:.60}: for a list of "
         "events use reactivex.from_iterable(events)"
     )
 
 
-async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
-    async with aclosing(items):
+async def _batches(source: AsyncIterable[S], mapper: Mapper[S]) -> AsyncGenerator[list[Tapped], None]:
+    items = aiter(source)
+    try:
         while True:
             try:
                 item = await anext(items)
@@ -317,6 +307,9 @@ async def _batches(items: AsyncGenerator[S, None], mapper: Mapper[S]) -> AsyncGe
                 raise WorkerError(what) from error
             if batch:
                 yield batch
+    finally:
+        if (close := getattr(items, "aclose", None)) is not None:
+            await close()
     if batch := [*map(_tapped, mapper.finish())]:
         yield batch
 

@@ -75,18 +75,6 @@ class StoredResponse(Struct, frozen=True):
     seq: int = 0
 
 
-async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
-    """The responses of a stored run, as `responses_of` finds them.
-
-    Raises:
-        LogError: There is no such run, it has no response, or the log cannot be read.
-    """
-    kept = responses_of(records_of([entry async for entry in log.read(run_id)], run_id))
-    if not kept:
-        raise LogError(f"{run_id} has no response that could be given again")
-    return kept
-
-
 def responses_of(records: Iterable[Record]) -> list[StoredResponse]:
     """The responses of a run, in order, without those that were retracted and those of runs inside it."""
     state = RunState()
@@ -318,7 +306,9 @@ class ScriptedModel:
             >>> asyncio.run(main())
             Hello.
         """
-        stored = await stored_responses(log, run_id)
+        stored = responses_of(records_of([entry async for entry in log.read(run_id)], run_id))
+        if not stored:
+            raise LogError(f"{run_id} has no response that could be given again")
         first = next((one for one in stored if one.provider), stored[0])
         made = cls([], name=first.provider, model=first.model)
         made._script = Script[Request, Reply | str | StoredResponse](stored)
@@ -392,25 +382,23 @@ class _Emission(abc.DisposableBase):
         self._timer.disposable = clock.schedule_relative(delay, self._go) if delay > 0 else clock.schedule(self._go)
 
     def _go(self, scheduler: abc.SchedulerBase, state: object = None) -> None:
-        while not self._over and self._step():
+        """Emit the next event, or all that are left, and then end."""
+        if self._over:
+            return
+        for event in self._events:
+            self._observer.on_next(event)
+            if self._over:
+                return
             if self._delay > 0:
                 self._timer.disposable = scheduler.schedule_relative(self._delay, self._go, state)
                 return
-
-    def _step(self) -> bool:
-        """Emit the next event, or end. Returns whether more follow."""
-        event = next(self._events, None)
-        if event is not None:
-            self._observer.on_next(event)
-            return True
         if self._answer.stalls:
-            return False
+            return
         self._over = True
         if self._answer.error is not None:
             self._observer.on_error(self._answer.error)
         else:
             self._observer.on_completed()
-        return False
 
     def dispose(self) -> None:
         """The subscriber leaves, or its answer has ended."""

@@ -79,7 +79,7 @@ async def session_files(
     if not root.is_dir():
         raise ConfigurationError(f"there is no folder {str(root)!r}: give the folder of the session files")
     files: dict[str, _File] = {}
-    async with aclosing(_changes(root) if follow else _none()) as changes:
+    async with aclosing(_changes(root, follow)) as changes:
         changed = asyncio.ensure_future(anext(changes, None))
         try:
             await asyncio.sleep(0)  # from here on it is watched
@@ -104,12 +104,9 @@ def _found(root: Path) -> Iterator[tuple[float, Path]]:
             yield path.stat().st_mtime, path
 
 
-async def _none() -> AsyncGenerator[list[str], None]:
-    for nothing in ():
-        yield nothing
-
-
-async def _changes(root: Path) -> AsyncGenerator[list[str], None]:
+async def _changes(root: Path, follow: bool) -> AsyncGenerator[list[str], None]:
+    if not follow:
+        return
     try:
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - a type of anyio
     except ImportError as error:
