@@ -248,10 +248,8 @@ def utc(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def check_type(
-    name: str, value: object, kind: type | tuple[type, ...], example: str, *, optional: bool = False
-) -> None:
-    """Check the type of a setting or an argument.
+def check_type(name: str, value: A, kind: type | tuple[type, ...], example: str, *, optional: bool = False) -> A:
+    """Check the type of a setting or an argument, and return its value.
 
     Args:
         name: The setting as it is written, for the message.
@@ -268,6 +266,6 @@ def check_type(
     ...
     rxworker.errors.ConfigurationError: Options(stop_sequences) is a str: give it like this: stop_sequences=('END',)
     """
-    if isinstance(value, kind) or (value is None and optional):
-        return
+    if (value is None and optional) or isinstance(value, kind):
+        return value
     raise ConfigurationError(f"{name} is a {type(value).__name__}: give it like this: {example}")

@@ -47,10 +47,9 @@ from rxworker.log.format import upgrade_pause
 from rxworker.log.values import DECIDE, Command, decisions_in
 from rxworker.log.writer import has_json
 from rxworker.messages import JsonObject, OutputFormat, ToolCall, ToolMeta, ToolResult
-from rxworker.messages.settings import shared_fields
+from rxworker.messages.settings import check_type, shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Tool, Toolbox
-from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope
 from rxworker.turn.result import Paused, check_signatures
 
@@ -239,7 +238,7 @@ def resume_turn(
     """
     decisions = cast("object", given.decisions)
     if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
-        expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
+        check_type("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     _check_shown(paused)
     pause, added, pending = paused.pause, given.add, PendingCalls.of(paused.pause)
     decided = decide(pending, given.decisions, wakes=not given.add)  # a message alone wakes nothing

@@ -8,36 +8,10 @@ from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.hub.watcher import running_loop
+from rxworker.messages.settings import check_type
 from rxworker.operators.factories import expect_operator
-from rxworker.providers.base import hidden
 
 A = TypeVar("A")
-
-
-def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> A:
-    """Check the type of a value, and return the value.
-
-    Raises:
-        ConfigurationError: The type is wrong; the message shows an example.
-
-    >>> expect("system", 5, str, "system='Be brief.'")
-    Traceback (most recent call last):
-    ...
-    rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
-    More: rxworker docs reference/worker
-    """
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{name} is {hidden(value)!r}; give it like this: {example}")
-    return value
-
-
-def optional(name: str, value: A | None, kind: type | tuple[type, ...], example: str) -> A | None:
-    """Check the type of a value that may be missing, and return the value.
-
-    Raises:
-        ConfigurationError: The type is wrong; the message shows an example.
-    """
-    return None if value is None else expect(name, value, kind, example)
 
 
 def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...]:
@@ -71,7 +45,7 @@ def expect_folder(workspace: str | Path) -> Path:
     Raises:
         ConfigurationError: It is not.
     """
-    folder = Path(expect("workspace", workspace, (str, Path), "workspace='notes'"))
+    folder = Path(check_type("workspace", workspace, (str, Path), "workspace='notes'"))
     if not folder.is_dir():
         raise ConfigurationError(f"workspace={str(folder)!r} is not a folder: create it first")
     return folder
@@ -89,10 +63,10 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
             `LONGEST_LABEL`.
     """
     example = "labels={'tenant': 'acme'}"
-    several = dict(expect("labels", {} if labels is None else labels, Mapping, example))
+    several = dict(check_type("labels", {} if labels is None else labels, Mapping, example))
     for name, value in several.items():
-        expect("a label's name", name, str, example)
-        expect(f"the label {name}", value, str, example)
+        check_type("a label's name", name, str, example)
+        check_type(f"the label {name}", value, str, example)
         if max(len(name), len(value)) > LONGEST_LABEL:
             raise ConfigurationError(
                 f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in "

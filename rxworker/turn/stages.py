@@ -48,7 +48,7 @@ from rxworker.hooks import (
 from rxworker.hooks.points import Verdict
 from rxworker.hooks.registry import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
-from rxworker.messages.settings import check_plain
+from rxworker.messages.settings import check_plain, check_type
 from rxworker.operators.expect import EVENTS
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -58,7 +58,6 @@ from rxworker.state.response import message_of
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, pass_through
 from rxworker.turn.account import counting
 from rxworker.turn.apply import apply_operators, expect_observable
-from rxworker.turn.arguments import expect
 from rxworker.turn.call_tools import Told, call_tools, discard_early, end_calls, expect_told
 from rxworker.turn.compaction import compacted
 from rxworker.turn.context import (
@@ -150,7 +149,7 @@ def stages_of(
     """
     for what, given in (("stages", stages), ("around", around)):
         example = f"{what}={{'call_tools': my_{'stage' if given is stages else 'operator'}}}"
-        for name in expect(what, given, Mapping, example):
+        for name in check_type(what, given, Mapping, example):
             if name not in STAGES:
                 text = f"{what}: there is no stage {name!r}, only {', '.join(STAGES)}{nearest(str(name), STAGES)}"
                 raise ConfigurationError(text)

@@ -18,7 +18,7 @@ from rxworker.hooks import Hooks
 from rxworker.hooks.decorate import HookLike
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json, Message
-from rxworker.messages.settings import check_number, check_plain
+from rxworker.messages.settings import check_number, check_plain, check_type
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
 from rxworker.resume.recovery import OnUnknown
@@ -29,7 +29,7 @@ from rxworker.tools.results import ErrorFormatter
 from rxworker.tools.toolbox import ToolLike
 from rxworker.transport import Model, Retry
 from rxworker.transport.client import as_model
-from rxworker.turn.arguments import expect, expect_folder, expect_labels, expect_operators, expect_several, optional
+from rxworker.turn.arguments import expect_folder, expect_labels, expect_operators, expect_several
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.turn.limits import Budget, Limits, check_priced
@@ -92,31 +92,33 @@ class Definition(RunSettings):
         several = tools if isinstance(tools, Toolbox) else expect_several("tools", tools, "tools=[get_weather]")
         self.tools = Toolbox(several, error_formatter=error_formatter)
         self.hooks = Hooks(() if hooks == () else expect_several("hooks", hooks, "hooks=[permit]"))
-        self.options = SETTINGS if options is None else expect("options", options, Options, "options=Options(...)")
-        self.limits = USUAL if limits is None else expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
+        self.options = SETTINGS if options is None else check_type("options", options, Options, "options=Options(...)")
+        self.limits = USUAL if limits is None else check_type("limits", limits, Limits, "limits=Limits(max_turns=3)")
         if self.limits.names_cost:
             check_priced(self.limits, self.prices, self.model.model)
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)
-        self.budget = optional("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
-        self.compact = optional("compact", compact, Compact, "compact=Compact(at=0.8)")
+        self.budget = check_type("budget", budget, Budget, "budget=Budget(max_tokens=1000)", optional=True)
+        self.compact = check_type("compact", compact, Compact, "compact=Compact(at=0.8)", optional=True)
         if self.compact is not None:
             self.compact.tokens(self.model)  # raises where it is not known
         self.response_retry = RETRY
         if response_retry is not None:
-            self.response_retry = expect("response_retry", response_retry, Retry, "response_retry=Retry(retries=0)")
+            self.response_retry = check_type("response_retry", response_retry, Retry, "response_retry=Retry(retries=0)")
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
         self.initial_conversation = _beginning(conversation, system)
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
-        self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")
-        self.name = expect("name", name, str, "name='desk'")
+        self.log = check_type("log", log, EventLog, "log=SQLiteLog('runs.db')", optional=True)
+        self.name = check_type("name", name, str, "name='desk'")
         self.labels = {} if labels is None else expect_labels(labels)
         _check(on_unknown, error_formatter, tracing, map_input)
         self.on_unknown: OnUnknown = on_unknown
         self.tracing, self.map_input = tracing, map_input
         self.initial_state = shared_state
-        self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()")
+        self.scheduler = check_type(
+            "scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()", optional=True
+        )
         self.stages = USUAL_STAGES if stages is NONE and around is NONE else stages_of(stages, around)
         self.starts_early, self.takes_up = "call_tools" not in stages, "respond" not in stages
 
@@ -136,8 +138,8 @@ class Definition(RunSettings):
 def _beginning(conversation: Conversation | None, system: str | None) -> Conversation:
     """The conversation that a worker begins with."""
     example = "conversation=Conversation((message,))"
-    given = optional("conversation", conversation, Conversation, example) or EMPTY
-    return given if system is None else replace(given, system=expect("system", system, str, "system='Be brief.'"))
+    given = check_type("conversation", conversation, Conversation, example, optional=True) or EMPTY
+    return given if system is None else replace(given, system=check_type("system", system, str, "system='Be brief.'"))
 
 
 def _check(on_unknown: object, formatter: object, tracing: object, map_input: object) -> None:

@@ -42,11 +42,10 @@ from rxworker.log.values import OPEN, TAPPED, TENANT, Claim, RunRow, is_storable
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
-from rxworker.messages.settings import checks_arguments, moment_of, utc
+from rxworker.messages.settings import check_type, checks_arguments, moment_of, utc
 from rxworker.providers import Request
 from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing, end_of
-from rxworker.turn.arguments import expect
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused
@@ -531,7 +530,7 @@ async def recover_in(
     Raises:
         ConfigurationError: It is not a worker.
     """
-    expect("the result of make_worker", worker, Worker, "make_worker=lambda info: Worker(...)")
+    check_type("the result of make_worker", worker, Worker, "make_worker=lambda info: Worker(...)")
     return await worker.new_session(log=log).recover(info.run_id, reason=reason, claim=claim).started()
 
 

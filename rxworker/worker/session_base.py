@@ -28,6 +28,7 @@ from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
 from rxworker.log.replay import keep_task
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, new_id, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.messages.settings import check_type
 from rxworker.resume.stored import LoggedRun, digests_of, title_of
 from rxworker.run.run import Beginning, Run
 from rxworker.run.virtual import VirtualLoop, scheduler_of_run
@@ -36,7 +37,7 @@ from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.transport.base import ACCOUNT
 from rxworker.transport.clock import loop_clock
 from rxworker.turn.account import RunAccount
-from rxworker.turn.arguments import expect, expect_several, optional
+from rxworker.turn.arguments import expect_several
 from rxworker.turn.background import Background
 from rxworker.turn.call_tools import hook_scope
 from rxworker.turn.context import RunContext, TurnScope, settings_of
@@ -125,13 +126,15 @@ class SessionBase:
         log: EventLog | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self.worker = expect("worker", worker, Definition, "Session(Worker(...))")
-        given = optional("conversation", conversation, Conversation, "conversation=Conversation((message,))")
+        self.worker = check_type("worker", worker, Definition, "Session(Worker(...))")
+        given = check_type(
+            "conversation", conversation, Conversation, "conversation=Conversation((message,))", optional=True
+        )
         self.conversation = worker.initial_conversation if given is None else given
         self.shared_state = worker.initial_state if shared_state is None else shared_state
         self.allowed = list(allowed)
-        self._log = optional("log", log, EventLog, "log=MemoryLog()")
-        self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self._log = check_type("log", log, EventLog, "log=MemoryLog()", optional=True)
+        self.labels = dict(check_type("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
         self._name = ""
         self.timeline = worker.timeline.child()
         self._collected = Collected()
@@ -287,7 +290,7 @@ class SessionBase:
         """The messages that are added to a paused run, as they are sent."""
         several = expect_several("add", add, ADD) if add else ()
         for message in several:
-            expect("a message of add", message, Message, ADD)
+            check_type("a message of add", message, Message, ADD)
         return self.worker.mapped(several)
 
     def _check_matchers(self) -> None:
