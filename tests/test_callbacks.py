@@ -662,6 +662,7 @@ async def outcome(seam: Seam, function: Callable[..., Any], caplog: pytest.LogCa
     return found + caplog.text
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("kind", Returning(None).kinds())
 @pytest.mark.parametrize("seam", AWAITED, ids=str)
 async def test_what_is_awaited_may_be_any_kind_of_function(

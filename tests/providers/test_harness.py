@@ -578,7 +578,7 @@ def recorded() -> dict[str, Message]:
 SENT_BY_SERVICES = re.compile(r"none of|unknown|missing|not <class")
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(4)
 @pytest.mark.parametrize("name", TARGETS)
 def test_recorded_answers_keep_the_rules_wherever_they_are_sent_on(name: str) -> None:
     if not RECORDINGS.exists():

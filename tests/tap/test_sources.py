@@ -108,6 +108,7 @@ def events(fed: Iterable[Tapped | Event]) -> list[object]:
     return [replace(event, seconds=0.0) if isinstance(event, ToolStop) else event for event in made]
 
 
+@pytest.mark.product(2)
 @each_recording
 def test_what_a_library_leaves_out_is_unknown(recorded: Recorded) -> None:
     """Another version may lack a member, or have another value there: no mapper raises."""

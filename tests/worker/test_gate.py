@@ -203,6 +203,7 @@ def as_read(frames: list[bytes]) -> str:
     return decoded(decoded(f"{text} {whole}"))
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("hooks", [(), (note, add)], ids=["", "hooks"])
 @pytest.mark.parametrize("replacement", ["[removed]", None])
 @pytest.mark.parametrize("check", [is_clean, is_clean_later])
