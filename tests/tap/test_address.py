@@ -129,6 +129,8 @@ async def test_an_address_without_events_is_named() -> None:
     async def use(url: str) -> None:
         with pytest.raises(RemoteProtocolError, match="answered without a server-sent event"):
             await tap(json_events(url), UIMessages())
+        with pytest.raises(RemoteProtocolError, match="answered without a record"):
+            await tap(remote_records(url))
 
     await served(handle, use)
 

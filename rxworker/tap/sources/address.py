@@ -118,7 +118,7 @@ async def remote_records(url: str, *, headers: Mapping[str, str] | None = None) 
 
     Raises:
         HttpStatusError: The server refuses the request, or does not have the run.
-        RemoteProtocolError: An event is not a record.
+        RemoteProtocolError: An event is not a record, or there is none.
     """
     pieces = _Pieces()
     async with aclosing(_records(url, headers)) as records:
@@ -184,4 +184,7 @@ async def _records(url: str, headers: Mapping[str, str] | None) -> AsyncGenerato
         except TransportError as error:
             if not (error.retryable and last):  # nothing was ever read there
                 raise
+        else:
+            if not last:
+                raise RemoteProtocolError(f"{shown(url)} answered without a record: give the address of a run's events")
         await asyncio.sleep(pause)
