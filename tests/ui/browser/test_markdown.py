@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from rxworker.testing import say, think
 from rxworker.ui.web import Settings
@@ -94,9 +94,32 @@ x = "text"  # comment
 """
 
 
-async def test_the_elements_of_markdown_are_shown(desk: Desk) -> None:
+LINKED = [
+    "https://bank.example/?evil.example",
+    "evil.example is safe",
+    "evil.example.com",
+    "https://bank.example@evil.example",
+    "bank.example@evil.example/a",
+    "https://bank.example:443@evil.example/",
+    "\u0435vil.example",  # a letter of another script
+    "evil.example:443",
+    "https:evil.example",
+    "evil.example@bank.example",
+    "evil.example",
+    "HTTPS://Evil.example",
+    "https://evil.example/b",
+    "evil.example/c",
+]
+"""Texts of links to evil.example: those that do not hide it are the last."""
+LINKS = "\n\n".join(f"[{text}](https://evil.example/a)" for text in LINKED)
+PARTS = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
+SIZE = 1_200_000
+
+
+async def test_the_elements_of_markdown_the_hosts_of_links_and_long_texts_are_shown(desk: Desk) -> None:
     thoughts = think("**Looking**\n\n- at the `sky`")
-    async with desk.asking(GatedModel([thoughts + say(TEXT)], free=True), status="finished") as page:
+    replies = [thoughts + say(TEXT), say(LINKS), say("x" * SIZE, chunk=100_000), say(PARTS, chunk=40)]
+    async with desk.asking(GatedModel(replies, free=True), status="finished") as page:
         await page.wait_for_selector(".hl-str")
         for name in ("strong", "li code"):
             assert await page.locator(f".block.thinking .text {name}").count() == 1, name
@@ -128,6 +151,28 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk) -> None:
             )
         )
         assert len(set(heights)) == 1, "a word of a table is not broken"
+
+        # A link shows its host unless its text is an address of it.
+        await again(desk, page)
+        await expect(page.locator(".markdown a")).to_have_count(len(LINKED))
+        shown = await page.locator(".markdown a").all_text_contents()
+        assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
+        # A very long line is shown whole.
+        await again(desk, page)
+        whole = "(size) => document.querySelector('.block.text .text')?.textContent.length === size"
+        await page.wait_for_function(whole, arg=SIZE)
+        # The blocks of a long text are collected in parts: a browser looks at each child of an element in each frame.
+        await again(desk, page)
+        blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
+        await expect(page.locator(blocks)).to_have_count(400)
+        assert await page.locator(".markdown > *").count() < 80
+        assert await page.locator(blocks).nth(399).text_content() != ""
+
+
+async def again(desk: Desk, page: Page) -> None:
+    """Begin another run, and wait until it has finished."""
+    await desk.press(page, "New run")
+    await desk.ask(page, status="finished")
 
 
 async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(desk: Desk) -> None:
@@ -165,49 +210,6 @@ async def test_what_is_selected_stays_while_the_text_grows(desk: Desk) -> None:
         await desk.status(page, "finished")
         chosen: str = await page.evaluate("() => getSelection().toString()")
         assert chosen.split() == ["Second", "one."]
-
-
-async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk) -> None:
-    size = 1_200_000
-    async with desk.asking(GatedModel([say("x" * size, chunk=100_000)], free=True), status="finished") as page:
-        await page.wait_for_function(
-            "(size) => document.querySelector('.block.text .text')?.textContent.length === size", arg=size
-        )
-
-
-async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk) -> None:
-    """A browser looks at each child of an element in each frame."""
-    text = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
-    async with desk.asking(GatedModel([say(text, chunk=40)], free=True), status="finished") as page:
-        blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
-        await expect(page.locator(blocks)).to_have_count(400)
-        children = await page.locator(".markdown > *").count()
-        assert children < 80
-        assert await page.locator(blocks).nth(399).text_content() != ""
-
-
-async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: Desk) -> None:
-    texts = [
-        "https://bank.example/?evil.example",
-        "evil.example is safe",
-        "evil.example.com",
-        "https://bank.example@evil.example",
-        "bank.example@evil.example/a",
-        "https://bank.example:443@evil.example/",
-        "\u0435vil.example",  # a letter of another script
-        "evil.example:443",
-        "https:evil.example",
-        "evil.example@bank.example",
-        "evil.example",
-        "HTTPS://Evil.example",
-        "https://evil.example/b",
-        "evil.example/c",
-    ]
-    answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
-    async with desk.asking(GatedModel([say(answer)], free=True), status="finished") as page:
-        await expect(page.locator(".markdown a")).to_have_count(len(texts))
-        shown = await page.locator(".markdown a").all_text_contents()
-        assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
 
 
 FORMULAS = r"""
