@@ -52,7 +52,7 @@ async def settled(_least: float = 0.0, most: float = 1.0) -> None:
 
 
 def _is_busy(app: App[Any]) -> bool:
-    if not app._screen_stack:
+    if not app._screen_stack or app._exit:
         return False
     shown = app.screen
     pumps: list[Any] = [app, *shown.walk_children(with_self=True)]
