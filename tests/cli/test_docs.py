@@ -133,6 +133,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(("words", "place"), QUESTIONS)
 def test_the_words_of_a_question_lead_to_its_answer(words: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, *words.split()).split()[0] == place

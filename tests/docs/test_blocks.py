@@ -64,6 +64,7 @@ def page_module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return module
 
 
+@pytest.mark.product(2)
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(

@@ -129,7 +129,7 @@ def test_an_example_for_a_kit_is_short() -> None:
     assert [p.name for p in views if len(p.read_text(encoding="utf-8").splitlines()) >= 40] == []
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(4)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_example_prints_what_it_should_and_warns_of_nothing(name: str) -> None:
     with ReplayServer(list(ANSWERS[name])) as server:

@@ -10,6 +10,7 @@ from rxworker import Worker, tool
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say, think
 from rxworker.ui.web import WebServer
+from tests.whole import one_of
 
 if TYPE_CHECKING:
     from conftest import Clients
@@ -21,7 +22,7 @@ def look() -> str:
     return "nothing"
 
 
-@pytest.mark.parametrize("client", ["open-responses", "responses", "chat"])
+@pytest.mark.parametrize("client", one_of(["open-responses", "responses", "chat"]))
 async def test_the_ai_sdk_talks_to_a_worker(clients: Clients, client: str) -> None:
     """The worker looks by itself, and the client opens two tabs.
 

@@ -285,6 +285,7 @@ MOMENTS: dict[str, Callable[[], Scene]] = {
 }
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("moment", MOMENTS)
 async def test_a_run_cancelled_there_leaves_nothing_open_and_the_worker_runs_again(
     make_provider: MakeProvider, moment: str

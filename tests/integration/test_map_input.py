@@ -55,6 +55,7 @@ def done(request: Request) -> str:
     return "Done."
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("answers", [done, answer])
 @pytest.mark.parametrize("door", Door.every)
 async def test_what_is_masked_at_a_door_is_in_nothing_that_is_stored_shown_or_sent(

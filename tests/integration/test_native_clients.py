@@ -19,6 +19,7 @@ from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.streams import streams
 from tests.integration.npm import node_with
+from tests.whole import one_of
 
 HERE = Path(__file__).parent / "native_clients"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
@@ -186,7 +187,8 @@ async def test_a_socket_carries_two_runs_over_cuts_each_from_its_own_cursor(node
 
 
 @pytest.mark.parametrize(
-    ("numbers", "fault"), [([1, 2, 4, 5], "behind 2 comes 4"), ([1, 2, 2, 3], "behind 2 comes 2"), ([2, 3], "behind 0")]
+    ("numbers", "fault"),
+    one_of([([1, 2, 4, 5], "behind 2 comes 4"), ([1, 2, 2, 3], "behind 2 comes 2"), ([2, 3], "behind 0")]),
 )
 async def test_a_stream_that_leaves_out_or_repeats_a_record_is_found_out(
     node: str, numbers: list[int], fault: str

@@ -1142,6 +1142,7 @@ def test_every_door_has_every_case(kind: type[Door]) -> None:
     assert all(cells for cells in kind.cells.values())
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("kind", DOORS)
 async def test_what_is_not_understood_runs_nothing_and_the_answer_states_what_to_do(kind: type[Door]) -> None:
     wrong: list[str] = []

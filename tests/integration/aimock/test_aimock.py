@@ -155,6 +155,7 @@ async def test_a_429_is_waited_for_as_long_as_it_specifies(make_provider: MakePr
     assert lint(records) == []
 
 
+@pytest.mark.product(3)
 async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, aimock: str) -> None:
     worker = Worker(make_provider(aimock), response_retry=Retry(retries=0))
     run = worker.run("break off")
@@ -167,6 +168,7 @@ async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, ai
     assert (await worker.run("say hello")).text.startswith("Hello")
 
 
+@pytest.mark.product(3)
 async def test_an_answer_that_is_cut_is_requested_again(make_provider: MakeProvider, aimock: str) -> None:
     run = Worker(make_provider(aimock), response_retry=NO_PAUSE).run("break off")
     records = watch(run)

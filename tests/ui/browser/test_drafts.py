@@ -191,7 +191,7 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk) -> N
         await expect(box).to_have_value("")
 
 
-@pytest.mark.parametrize("by", ["Now", "Control+Enter"])
+@pytest.mark.parametrize("by", one_of(["Now", "Control+Enter"]))
 async def test_a_message_cuts_off_the_answer_that_is_being_written(desk: Desk, by: str) -> None:
     model = GatedModel([say(LONG), say("Done.")])
     async with desk.asking(model) as page:

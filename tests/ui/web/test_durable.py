@@ -163,6 +163,7 @@ async def test_a_projection_goes_on_after_every_offset(log: EventLog, view: str)
         assert page.is_closed
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("size", [1, 700])
 async def test_pages_joined_are_the_stream(

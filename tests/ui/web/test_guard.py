@@ -34,6 +34,7 @@ EVIL_HOSTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("host", EVIL_HOSTS)
 async def test_a_foreign_name_for_this_machine_is_refused(open_desk: OpenDesk, host: str) -> None:
     desk = await open_desk()
@@ -95,6 +96,7 @@ EVIL_ORIGINS = [
 ]  # fmt: skip
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
 async def test_a_foreign_page_can_neither_begin_a_run_nor_listen(open_desk: OpenDesk, origin: str) -> None:
     desk = await open_desk("one")
@@ -131,6 +133,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(("path", "may"), [(p, True) for p in SHOWN] + [(p, False) for p in OTHERS])
 async def test_a_page_that_was_allowed_may_use_what_shows_and_steers_runs_alone(
     open_desk: OpenDesk, path: str, may: bool

@@ -65,6 +65,7 @@ def words_of(text: str) -> int:
     return text.count("word")
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("client", [events, ag_ui, chat, socket])
 async def test_deltas_are_sent_in_step(open_desk: OpenDesk, client: Client) -> None:
     # A thousand seconds are between two writes: besides the first, none is made because it is time.
@@ -75,6 +76,7 @@ async def test_deltas_are_sent_in_step(open_desk: OpenDesk, client: Client) -> N
     assert count <= LIFECYCLE + 2
 
 
+@pytest.mark.product(2)
 @pytest.mark.unlogged
 @pytest.mark.parametrize("client", [events, ag_ui, chat, socket])
 async def test_every_delta_is_sent_where_it_is_set(open_desk: OpenDesk, client: Client) -> None:
