@@ -404,280 +404,6 @@ export interface RunStart {
   worker?: string;
 }
 
-/** A turn begins: one request, and the tools that its response calls. */
-export interface TurnStart {
-  type: "turn_start";
-}
-
-/** A turn has ended; another may follow. */
-export interface TurnStop {
-  type: "turn_stop";
-}
-
-/** Prices of a model, for a million tokens, in one currency. */
-export interface Prices {
-  /** The price of input that is not cached. */
-  input: number;
-  /** The price of output, including thinking. */
-  output: number;
-  /** The price of input that is read from a cache; ``None``: that of ``input``. */
-  cache_read: number | null;
-  /** The price of input that is written to a cache; ``None``: that of ``input``. */
-  cache_creation: number | null;
-  /** The currency of the prices. It is shown beside a cost; nothing is converted. */
-  currency: string;
-  /** The price of input that is written to a cache for an hour; ``None``: that of ``cache_creation``. */
-  cache_creation_1h: number | null;
-  /** The length of a prompt in tokens, one of `SIZES`, above which all tokens of its request have other prices. */
-  above: number | null;
-  /** These prices. */
-  long: Prices | null;
-}
-
-/** A request goes out. */
-export interface AttemptStart {
-  type: "attempt_start";
-  /** The name of the provider, as in messages. */
-  provider?: string;
-  /** The name of the model. */
-  model?: string;
-  /** The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it. */
-  own_tools?: string[] | null;
-  /** The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or of the model itself. */
-  prices?: Prices | null;
-  /** Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service. */
-  is_unpriced?: boolean;
-  /** The host that receives it, as in messages; empty where the model has none. */
-  service?: string;
-}
-
-/** The events of this attempt are retracted; another attempt follows. */
-export interface AttemptRetract {
-  type: "attempt_retract";
-  /** Shown to users; not interpreted. */
-  reason: string;
-  /** Seconds until the next attempt. */
-  delay: number;
-}
-
-/** A tool starts to run. */
-export interface ToolStart {
-  type: "tool_start";
-  /** The call, after the hooks. */
-  call: ToolCall;
-  /** The index of the call among the calls of its response, from 0. A provider may give two calls one id. */
-  place?: number;
-}
-
-/** A tool reports its progress. */
-export interface ToolProgress {
-  type: "tool_progress";
-  /** Which call. */
-  call_id: string;
-  /** Its report. */
-  progress: unknown;
-  /** The index of the call among the calls of its response. */
-  place?: number;
-}
-
-/** A tool has run, was skipped, or was stopped. It is emitted as soon as the call ends. */
-export interface ToolStop {
-  type: "tool_stop";
-  /** The result for the model. ``None`` where an ``after_tool_call`` hook may change it: a `ToolOutput` follows when the hooks have returned. */
-  result?: ToolResult | null;
-  /** How long it ran. */
-  seconds?: number;
-  /** Which call; by default that of the result. */
-  call_id?: string;
-  /** The index of the call among the calls of its response. */
-  place?: number;
-  /** Whether the call failed; by default whether the result is an error. */
-  is_error?: boolean;
-  /** The name of the tool; by default that of the result. */
-  tool?: string;
-}
-
-/** The result of a call as the ``after_tool_call`` hooks left it. */
-export interface ToolOutput {
-  type: "tool_output";
-  /** The result for the model. */
-  result: ToolResult;
-  /** The index of the call among the calls of its response. */
-  place?: number;
-}
-
-/** A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message. */
-export interface BackgroundCall {
-  /** By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had that. */
-  id: string;
-  /** The call, with its exact arguments. */
-  call: ToolCall;
-  /** Its idempotency key. */
-  key: string;
-  /** Its index among the calls of its response. */
-  place?: number;
-  /** When it went into the background, in seconds since the epoch. */
-  began?: number;
-  /** When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``). */
-  at_end?: "wait" | "wake" | "cancel";
-  /** Whether no process runs it: its result is delivered from outside. */
-  is_delivered?: boolean;
-  /** Why it is not known whether it had an effect, if its process has ended; shown to users. */
-  reason?: string;
-  /** The hooks that had agreed to it. A process that has others does not make it again. */
-  agreed?: string[];
-}
-
-/** A call goes on in the background, while the turn goes on. Its `ToolStop` follows, with a placeholder as result. */
-export interface BackgroundStart {
-  type: "background_start";
-  /** The call. */
-  background: BackgroundCall;
-}
-
-/** A call in the background reports its progress. */
-export interface BackgroundProgress {
-  type: "background_progress";
-  /** Which call, as in `BackgroundCall`. */
-  id: string;
-  /** Its report. */
-  progress: unknown;
-}
-
-/** The result of a call in the background. Unless the run ends with it, a `MessageAdd` gives it to the model. */
-export interface BackgroundStop {
-  type: "background_stop";
-  /** Which call, as in `BackgroundCall`. */
-  id: string;
-  /** The result, as the ``after_tool_call`` hooks left it. */
-  result: ToolResult;
-  /** How long the call ran; 0 where that is not known. */
-  seconds?: number;
-}
-
-/** The conversation grows by something other than a response: tool results, or what a hook adds. */
-export interface MessageAdd {
-  type: "message_add";
-  /** The added messages. */
-  messages: Message[];
-  /** The source of the messages: ``tools``, ``background`` with the result of a call in the background, or a hook's name. */
-  source: string;
-}
-
-/** The conversation that is kept becomes another one. */
-export interface ConversationReplace {
-  type: "conversation_replace";
-  /** The conversation so far, as it is from here on. */
-  conversation: Conversation;
-  /** The name of the hook. */
-  source: string;
-}
-
-/** The next requests carry the beginning of the conversation in a shorter form. */
-export interface ConversationCompact {
-  type: "conversation_compact";
-  /** How many of the first messages it stands for; 0 if no summary came, and only its tokens count. */
-  replaced?: number;
-  /** The messages that are sent in their place. */
-  instead?: Message[];
-  /** How it was made, as in `rxworker.worker.Compact`. */
-  by?: string;
-  /** The tokens of the request that was too long, about. */
-  tokens?: number;
-  /** The name of the model that wrote the summary. */
-  model?: string;
-  /** The tokens of the summary. */
-  usage?: Usage;
-}
-
-/** The state that tools and hooks share with user interfaces has changed. */
-export interface SharedStateChange {
-  type: "shared_state_change";
-  /** ``add``, ``replace`` or ``remove``. */
-  op: "add" | "replace" | "remove";
-  /** The place, as a JSON Pointer; empty for the whole state. */
-  path?: string;
-  /** The new value. */
-  value?: unknown;
-}
-
-/** A message of a hook to the watchers. The model does not see it. */
-export interface HookMessage {
-  type: "hook_message";
-  /** The hook's name. */
-  hook: string;
-  /** ``message``, a ``system`` notice, or ``debug`` data. */
-  level: "message" | "system" | "debug";
-  /** Shown to users; not interpreted. */
-  content: string;
-  /** With ``debug``. */
-  data?: { [key: string]: unknown } | null;
-  /** With ``message``: the role in which it is shown. */
-  role?: "system" | "user" | "assistant";
-}
-
-/** An event of the application; see `rxworker.events.CustomEvent`. */
-export interface Custom {
-  type: "custom";
-  /** The name of its kind, such as ``acme.score``. */
-  name: string;
-  /** Its fields. */
-  data?: { [key: string]: unknown };
-}
-
-/** A hook decided something other than to go on. */
-export interface HookVerdict {
-  type: "hook_verdict";
-  /** The hook's name. */
-  hook: string;
-  /** The hook point. */
-  point: string;
-  /** Its name, for example ``Skip``. */
-  verdict: string;
-  /** Shown to users; not interpreted. */
-  reason?: string;
-  /** Which tool call, at the tool points. */
-  call_id?: string | null;
-}
-
-/** A limit of the run was reached; the run ends. */
-export interface LimitReached {
-  type: "limit_reached";
-  /** Its name. */
-  limit: string;
-  /** The value that was set. */
-  value: number;
-}
-
-/** A tool or a hook of the run held the event loop, and all runs with it. Emitted the first time. */
-export interface LoopHold {
-  type: "loop_hold";
-  /** ``tool`` or ``hook``. */
-  kind: string;
-  /** Its name. */
-  name: string;
-  /** How long it did not return. */
-  seconds: number;
-}
-
-/** A watcher raised and was detached. The run and the other watchers go on. */
-export interface WatcherDetach {
-  type: "watcher_detach";
-  /** Its name. */
-  watcher: string;
-  /** The exception that it raised. */
-  error: string;
-}
-
-/** Records that this watcher was not given, because it was too slow for its delivery. The others have them. */
-export interface Gap {
-  type: "gap";
-  /** The number of the first that is missing. */
-  first: number;
-  /** The number of the last that is missing. */
-  last: number;
-}
-
 /** A question of a tool to a person while it runs: to fill in a form, or to visit an address. */
 export interface Question {
   /** Where it comes from, such as the name of an MCP server. */
@@ -773,6 +499,48 @@ export interface RunPause {
   type: "run_pause";
   /** What it waits for. */
   pause: PauseState;
+}
+
+/** Prices of a model, for a million tokens, in one currency. */
+export interface Prices {
+  /** The price of input that is not cached. */
+  input: number;
+  /** The price of output, including thinking. */
+  output: number;
+  /** The price of input that is read from a cache; ``None``: that of ``input``. */
+  cache_read: number | null;
+  /** The price of input that is written to a cache; ``None``: that of ``input``. */
+  cache_creation: number | null;
+  /** The currency of the prices. It is shown beside a cost; nothing is converted. */
+  currency: string;
+  /** The price of input that is written to a cache for an hour; ``None``: that of ``cache_creation``. */
+  cache_creation_1h: number | null;
+  /** The length of a prompt in tokens, one of `SIZES`, above which all tokens of its request have other prices. */
+  above: number | null;
+  /** These prices. */
+  long: Prices | null;
+}
+
+/** A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message. */
+export interface BackgroundCall {
+  /** By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had that. */
+  id: string;
+  /** The call, with its exact arguments. */
+  call: ToolCall;
+  /** Its idempotency key. */
+  key: string;
+  /** Its index among the calls of its response. */
+  place?: number;
+  /** When it went into the background, in seconds since the epoch. */
+  began?: number;
+  /** When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``). */
+  at_end?: "wait" | "wake" | "cancel";
+  /** Whether no process runs it: its result is delivered from outside. */
+  is_delivered?: boolean;
+  /** Why it is not known whether it had an effect, if its process has ended; shown to users. */
+  reason?: string;
+  /** The hooks that had agreed to it. A process that has others does not make it again. */
+  agreed?: string[];
 }
 
 /** A paused run goes on. */
@@ -889,6 +657,238 @@ export interface Fork {
   worker?: string;
 }
 
+/** A turn begins: one request, and the tools that its response calls. */
+export interface TurnStart {
+  type: "turn_start";
+}
+
+/** A turn has ended; another may follow. */
+export interface TurnStop {
+  type: "turn_stop";
+}
+
+/** A request goes out. */
+export interface AttemptStart {
+  type: "attempt_start";
+  /** The name of the provider, as in messages. */
+  provider?: string;
+  /** The name of the model. */
+  model?: string;
+  /** The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it. */
+  own_tools?: string[] | null;
+  /** The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or of the model itself. */
+  prices?: Prices | null;
+  /** Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service. */
+  is_unpriced?: boolean;
+  /** The host that receives it, as in messages; empty where the model has none. */
+  service?: string;
+}
+
+/** The events of this attempt are retracted; another attempt follows. */
+export interface AttemptRetract {
+  type: "attempt_retract";
+  /** Shown to users; not interpreted. */
+  reason: string;
+  /** Seconds until the next attempt. */
+  delay: number;
+}
+
+/** The conversation grows by something other than a response: tool results, or what a hook adds. */
+export interface MessageAdd {
+  type: "message_add";
+  /** The added messages. */
+  messages: Message[];
+  /** The source of the messages: ``tools``, ``background`` with the result of a call in the background, or a hook's name. */
+  source: string;
+}
+
+/** The conversation that is kept becomes another one. */
+export interface ConversationReplace {
+  type: "conversation_replace";
+  /** The conversation so far, as it is from here on. */
+  conversation: Conversation;
+  /** The name of the hook. */
+  source: string;
+}
+
+/** The next requests carry the beginning of the conversation in a shorter form. */
+export interface ConversationCompact {
+  type: "conversation_compact";
+  /** How many of the first messages it stands for; 0 if no summary came, and only its tokens count. */
+  replaced?: number;
+  /** The messages that are sent in their place. */
+  instead?: Message[];
+  /** How it was made, as in `rxworker.worker.Compact`. */
+  by?: string;
+  /** The tokens of the request that was too long, about. */
+  tokens?: number;
+  /** The name of the model that wrote the summary. */
+  model?: string;
+  /** The tokens of the summary. */
+  usage?: Usage;
+}
+
+/** A tool starts to run. */
+export interface ToolStart {
+  type: "tool_start";
+  /** The call, after the hooks. */
+  call: ToolCall;
+  /** The index of the call among the calls of its response, from 0. A provider may give two calls one id. */
+  place?: number;
+}
+
+/** A tool reports its progress. */
+export interface ToolProgress {
+  type: "tool_progress";
+  /** Which call. */
+  call_id: string;
+  /** Its report. */
+  progress: unknown;
+  /** The index of the call among the calls of its response. */
+  place?: number;
+}
+
+/** A tool has run, was skipped, or was stopped. It is emitted as soon as the call ends. */
+export interface ToolStop {
+  type: "tool_stop";
+  /** The result for the model. ``None`` where an ``after_tool_call`` hook may change it: a `ToolOutput` follows when the hooks have returned. */
+  result?: ToolResult | null;
+  /** How long it ran. */
+  seconds?: number;
+  /** Which call; by default that of the result. */
+  call_id?: string;
+  /** The index of the call among the calls of its response. */
+  place?: number;
+  /** Whether the call failed; by default whether the result is an error. */
+  is_error?: boolean;
+  /** The name of the tool; by default that of the result. */
+  tool?: string;
+}
+
+/** The result of a call as the ``after_tool_call`` hooks left it. */
+export interface ToolOutput {
+  type: "tool_output";
+  /** The result for the model. */
+  result: ToolResult;
+  /** The index of the call among the calls of its response. */
+  place?: number;
+}
+
+/** A call goes on in the background, while the turn goes on. Its `ToolStop` follows, with a placeholder as result. */
+export interface BackgroundStart {
+  type: "background_start";
+  /** The call. */
+  background: BackgroundCall;
+}
+
+/** A call in the background reports its progress. */
+export interface BackgroundProgress {
+  type: "background_progress";
+  /** Which call, as in `BackgroundCall`. */
+  id: string;
+  /** Its report. */
+  progress: unknown;
+}
+
+/** The result of a call in the background. Unless the run ends with it, a `MessageAdd` gives it to the model. */
+export interface BackgroundStop {
+  type: "background_stop";
+  /** Which call, as in `BackgroundCall`. */
+  id: string;
+  /** The result, as the ``after_tool_call`` hooks left it. */
+  result: ToolResult;
+  /** How long the call ran; 0 where that is not known. */
+  seconds?: number;
+}
+
+/** The state that tools and hooks share with user interfaces has changed. */
+export interface SharedStateChange {
+  type: "shared_state_change";
+  /** ``add``, ``replace`` or ``remove``. */
+  op: "add" | "replace" | "remove";
+  /** The place, as a JSON Pointer; empty for the whole state. */
+  path?: string;
+  /** The new value. */
+  value?: unknown;
+}
+
+/** A message of a hook to the watchers. The model does not see it. */
+export interface HookMessage {
+  type: "hook_message";
+  /** The hook's name. */
+  hook: string;
+  /** ``message``, a ``system`` notice, or ``debug`` data. */
+  level: "message" | "system" | "debug";
+  /** Shown to users; not interpreted. */
+  content: string;
+  /** With ``debug``. */
+  data?: { [key: string]: unknown } | null;
+  /** With ``message``: the role in which it is shown. */
+  role?: "system" | "user" | "assistant";
+}
+
+/** An event of the application; see `rxworker.events.CustomEvent`. */
+export interface Custom {
+  type: "custom";
+  /** The name of its kind, such as ``acme.score``. */
+  name: string;
+  /** Its fields. */
+  data?: { [key: string]: unknown };
+}
+
+/** A hook decided something other than to go on. */
+export interface HookVerdict {
+  type: "hook_verdict";
+  /** The hook's name. */
+  hook: string;
+  /** The hook point. */
+  point: string;
+  /** Its name, for example ``Skip``. */
+  verdict: string;
+  /** Shown to users; not interpreted. */
+  reason?: string;
+  /** Which tool call, at the tool points. */
+  call_id?: string | null;
+}
+
+/** A limit of the run was reached; the run ends. */
+export interface LimitReached {
+  type: "limit_reached";
+  /** Its name. */
+  limit: string;
+  /** The value that was set. */
+  value: number;
+}
+
+/** A tool or a hook of the run held the event loop, and all runs with it. Emitted the first time. */
+export interface LoopHold {
+  type: "loop_hold";
+  /** ``tool`` or ``hook``. */
+  kind: string;
+  /** Its name. */
+  name: string;
+  /** How long it did not return. */
+  seconds: number;
+}
+
+/** A watcher raised and was detached. The run and the other watchers go on. */
+export interface WatcherDetach {
+  type: "watcher_detach";
+  /** Its name. */
+  watcher: string;
+  /** The exception that it raised. */
+  error: string;
+}
+
+/** Records that this watcher was not given, because it was too slow for its delivery. The others have them. */
+export interface Gap {
+  type: "gap";
+  /** The number of the first that is missing. */
+  first: number;
+  /** The number of the last that is missing. */
+  last: number;
+}
+
 /** One event of a run, with where and when. */
 export interface Record {
   /** Its number within the run, from 1, without gaps. Resuming counts by it. */
@@ -902,7 +902,7 @@ export interface Record {
   /** Seconds since the epoch. */
   time: number;
   /** The event. */
-  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork | TurnStart | TurnStop | AttemptStart | AttemptRetract | MessageAdd | ConversationReplace | ConversationCompact | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap;
   /** The tool calls that lead to it, for a run inside a run. */
   path?: string[];
   /** How many records this one stands for, itself among them. More than one where a delivery has merged adjacent deltas, or left some out: it stands for ``first`` to ``seq``. */
@@ -1055,6 +1055,6 @@ export interface PanelState {
   since?: number | null;
 }
 
-export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork | TurnStart | TurnStop | AttemptStart | AttemptRetract | MessageAdd | ConversationReplace | ConversationCompact | ToolStart | ToolProgress | ToolStop | ToolOutput | BackgroundStart | BackgroundProgress | BackgroundStop | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap;
 
 export type Delivery = "coalesce" | "reliable" | "latest" | "drop_oldest";
