@@ -25,7 +25,7 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail
 from rxworker.ui.web import WebServer
 from rxworker.worker import QueuedWorker, run_inputs, submit, work
-from tests.integration.test_permissions_between_doors import CommandLine, Desk, Door, Editor, Python, answer
+from tests.integration.test_permissions_between_doors import CommandLine, Desk, Door, Editor, Python, Terminal, answer
 from tests.log.conftest import NewAddress
 
 SECRET = "hunter2"
@@ -62,8 +62,8 @@ async def test_what_is_masked_at_a_door_is_in_nothing_that_is_stored_shown_or_se
     door: type[Door], answers: Callable[[Request], Reply | str], new_address: NewAddress
 ) -> None:
     """The first run has finished, or waits for a decision about a call."""
-    if door is CommandLine and answers is answer:
-        return  # it refuses to go on with a run that waits
+    if door in (CommandLine, Terminal) and answers is answer:
+        return  # they refuse to go on with a run that waits
     address = new_address("sqlite")
     async with asyncio.timeout(60), open_log(address) as log:
         desk = Desk(log, address, answers=answers, map_input=masked)
