@@ -305,14 +305,14 @@ def _translated(error: Exception, request: HttpRequest, connect_timeout: float |
         case aiohttp.ClientConnectorError():
             is_transient = True
             message = (
-                f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
+                f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is the address right?"
             )
         case aiohttp.ClientHttpProxyError():
             cause = _without_headers(error)
             message = f"the proxy for {url} refused: {error.status} {error.message}. Check HTTPS_PROXY"
         case aiohttp.ClientResponseError():
             cause = _without_headers(error)
-            message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
+            message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is the address right?"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
             is_transient = True
             message = (

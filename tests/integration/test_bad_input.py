@@ -126,7 +126,7 @@ async def test_a_refused_connection(make_provider: MakeProvider) -> None:
     async with ReplayServer([AGAIN]) as server:
         gone = server.base_url
     worker = Worker(Client(make_provider(gone), retry=Retry(retries=0)))
-    with pytest.raises(TransportError, match="Is the server running, and is base_url right"):
+    with pytest.raises(TransportError, match="Is the server running, and is the address right"):
         await worker.run("hi")
     async with ReplayServer([AGAIN]) as server:
         worker.model = Client(make_provider(server.base_url))

@@ -255,7 +255,7 @@ async def test_a_refused_connection_names_the_address_and_what_to_check(closed_p
     url = f"http://127.0.0.1:{closed_port}"
     error = await failure_of(send(url))
     assert url in str(error)
-    assert "Is the server running, and is base_url right?" in str(error)
+    assert "Is the server running, and is the address right?" in str(error)
     assert error.retryable
 
 
