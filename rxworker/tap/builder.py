@@ -24,6 +24,7 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
+from rxworker.messages.settings import check_type
 from rxworker.state.run import Cause
 
 OF_A_PROCESS = (events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
@@ -296,7 +297,7 @@ class RunBuilder:
     def _delta(
         self, kind: BlockType, key: Hashable, make: type[events.TextDelta | events.ThinkingDelta], text: str
     ) -> None:
-        if not text:
+        if not check_type("a text of a run", text, str, "run.text('Hello')", optional=True):
             return
         block = self._open.get(self._current if key is None else key)
         start = None if block is None else block.start
@@ -324,6 +325,7 @@ class RunBuilder:
 
     def usage(self, usage: Usage | None) -> None:
         """What the response took so far, as the source reports it: a snapshot; ``None`` if that is not known."""
+        check_type("the usage", usage, Usage, "run.usage(Usage(input_tokens=10))", optional=True)
         if usage is None:
             return
         if not self.is_responding:

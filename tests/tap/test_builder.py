@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunAbort, RunStop, ToolStart, ToolStop, Usage
 from rxworker.messages import Message, StopKind, StopReason
 from rxworker.state import RunState, fold_run
@@ -128,3 +129,9 @@ def test_a_tool_whose_start_is_not_reported_took_from_its_call(times: tuple[floa
     run.time = times[1]
     run.tool_stop("a", "done")
     assert [each.event.seconds for each in run.take() if isinstance(each.event, ToolStop)] == [seconds]
+
+
+@pytest.mark.parametrize(("verb", "given"), [("text", 5), ("thinking", b"Hm."), ("usage", {"input_tokens": 1})])
+def test_what_is_of_the_wrong_type_is_refused_when_it_is_reported(verb: str, given: object) -> None:
+    with pytest.raises(ConfigurationError, match="give it like this: run"):
+        getattr(RunBuilder(), verb)(given)
