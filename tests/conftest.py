@@ -106,7 +106,7 @@ def pytest_collection() -> Generator[None, None, None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a product of cases the suite has a part, the same in each run; a test that is named is run."""
+    """Of a product of cases the suite has a part, the same each time, and nothing slow; a test that is named is run."""
     if IS_WHOLE or any("::" in argument for argument in config.args):
         return
     left_out = [item for item in items if not is_sampled(item)]
@@ -115,9 +115,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_sampled(item: pytest.Item) -> bool:
-    """Whether a test belongs to the part of its product that the suite has: one of as many as its mark says."""
+    """Whether a test is not slow, and belongs to the part of its product: one of as many as its mark says."""
     mark = item.get_closest_marker("product")
-    return mark is None or crc32(item.nodeid.encode()) % mark.args[0] == 0
+    is_slow = item.get_closest_marker("slow") is not None
+    return not is_slow and (mark is None or crc32(item.nodeid.encode()) % mark.args[0] == 0)
 
 
 def pytest_collection_finish() -> None:

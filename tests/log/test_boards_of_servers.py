@@ -90,6 +90,7 @@ async def serving(address: str, http: aiohttp.ClientSession) -> AsyncGenerator[S
         await process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("store", SLOW_STORES)
 async def test_two_servers_count_each_record_once_also_after_one_was_killed(

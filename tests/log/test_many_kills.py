@@ -39,6 +39,7 @@ A process that the machine holds up for longer loses a run that it still execute
 SECONDS = 180 if IS_WHOLE else 100
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("store", SLOW_STORES)
 async def test_all_runs_finish_whatever_is_killed(store: str, new_address: NewAddress, tmp_path: Path) -> None:

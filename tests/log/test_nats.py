@@ -415,6 +415,7 @@ async def cluster(program: str, folder: Path) -> AsyncGenerator[dict[str, NatsSe
             server.kill()
 
 
+@pytest.mark.slow
 async def test_a_cluster_loses_the_leader_of_a_stream_while_a_run_goes_on(
     nats_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ def _only(worker: Worker, info: RunInfo) -> Worker | None:
     return worker if info.row.title == "Ship it." else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", SLOW_STORES)
 async def test_an_older_process_neither_wakes_nor_loses_a_run_that_waits(
     store: str, before: Path, new_address: NewAddress

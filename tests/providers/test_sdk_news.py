@@ -13,6 +13,7 @@ for package in ("anthropic", "openai", "google.genai", "ollama"):
     Late(package)
 
 
+@pytest.mark.slow
 def test_what_is_new_in_the_official_clients_is_acknowledged() -> None:
     new = sorted(set(news()) - set(acknowledged()))
     assert not new, "build it or leave it to extra, then: python tests/providers/sdk_news.py --accept"

@@ -219,6 +219,7 @@ async def test_it_is_cancelled_with_its_program_and_takes_no_messages() -> None:
     assert lint(list(run._journal.hub.history.records(0))) == []  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize(("kind", "is_killed"), [("memory", False), ("memory", True), ("sqlite", True)])
 @pytest.mark.parametrize("cut", range(1, len(STEPS), 2))
 async def test_a_tap_that_was_stopped_goes_on_where_it_was(cut: int, kind: str, is_killed: bool, tmp_path: Any) -> None:
