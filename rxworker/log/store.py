@@ -219,15 +219,14 @@ class StoredRow(NamedTuple):
 _decode_row = msgspec.json.Decoder(RunRow).decode
 
 
-class Encoding:
+class Encoding(Struct, frozen=True):
     """Values of a log to what is stored, and back.
 
     Attributes:
         codec: Applied to all texts.
     """
 
-    def __init__(self, codec: Codec | None) -> None:
-        self.codec = codec
+    codec: Codec | None
 
     def encode_entries(self, entries: Sequence[Entry], run_id: str) -> Sequence[Entry]:
         """Entries as they are stored."""
@@ -414,8 +413,8 @@ class LogReader(Protocol):
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
 
 
-class Store(ABC):
-    """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
+class StoreOptions:
+    """What a store may do besides. Without it the log works as well, if more slowly."""
 
     keeps_bases: bool = False
     """Whether the log stores conversations once, by the next three methods; otherwise each run has the whole one.
@@ -436,7 +435,7 @@ class Store(ABC):
         """The runs that refer to some of these."""
         return ()
 
-    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:  # noqa: B027
+    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         """Replace the first entry of a run, which refers to another base from then on, or to none.
 
         Without an entry, the run has none: the claim of it that it may have is void.
@@ -448,20 +447,52 @@ class Store(ABC):
     Otherwise each change of a run wakes all that wait for one.
     """
 
-    async def _await_call(self, kinds: Sequence[str]) -> None:  # noqa: B027 - see `calls`
+    async def _await_call(self, kinds: Sequence[str]) -> None:
         """Note that this process takes a run of one of these kinds, or of any.
 
         A call wakes the followers of `CALLS`, and ends this.
         """
 
-    async def _call(self, kind: str, to_all: bool) -> None:  # noqa: B027
+    async def _call(self, kind: str, to_all: bool) -> None:
         """Call a process that waits for a run of this kind, or all that wait for any.
 
         A call may be lost: each looks by itself, too.
         """
 
-    async def _dismiss_call(self) -> None:  # noqa: B027
+    async def _dismiss_call(self) -> None:
         """Call this process no more."""
+
+    async def _index_texts(self) -> bool:
+        """Bring the index of texts up to date, for a search; returns whether there is one."""
+        return False
+
+    async def _find_texts(
+        self, words: Sequence[str], tool: str, before: int, limit: int
+    ) -> list[tuple[int, str, StoredRow]]:
+        """The runs that the index finds, the newest first.
+
+        The key of each, which is less than ``before``, its text, and its row.
+        """
+        raise NotImplementedError
+
+    def _follow_started(self, run_id: str) -> None:
+        """Called when something begins to follow a run, for stores that need to look for changes."""
+
+    def _follow_ended(self, run_id: str) -> None:
+        """Called when nothing follows a run any more."""
+
+    async def _reclaim(self) -> None:
+        """Give the room of deleted runs back."""
+
+    async def _upgrade(self) -> None:
+        """Bring the tables to the newest version."""
+
+    async def _close(self) -> None:
+        """Close connections, and end tasks."""
+
+
+class Store(StoreOptions, ABC):
+    """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
 
     async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         """Claim the first of the runs that can be claimed; ``None`` if none can."""
@@ -469,12 +500,6 @@ class Store(ABC):
             with suppress(LeaseHeldError, RunStatusError):
                 return await self._claim(run, None, statuses)
         return None
-
-    def _follow_started(self, run_id: str) -> None:  # noqa: B027 - most stores need not
-        """Called when something begins to follow a run, for stores that need to look for changes."""
-
-    def _follow_ended(self, run_id: str) -> None:  # noqa: B027 - most stores need not
-        """Called when nothing follows a run any more."""
 
     @abstractmethod
     async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
@@ -537,19 +562,6 @@ class Store(ABC):
         Each change gives a run a revision greater than all before.
         """
 
-    async def _index_texts(self) -> bool:
-        """Bring the index of texts up to date, for a search; returns whether there is one."""
-        return False
-
-    async def _find_texts(
-        self, words: Sequence[str], tool: str, before: int, limit: int
-    ) -> list[tuple[int, str, StoredRow]]:
-        """The runs that the index finds, the newest first.
-
-        The key of each, which is less than ``before``, its text, and its row.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
         """Add a command, and return its number, from 1.
@@ -589,12 +601,3 @@ class Store(ABC):
 
         It must not survive a loss of power that the entries before it do not survive.
         """
-
-    async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
-        """Give the room of deleted runs back."""
-
-    async def _upgrade(self) -> None:  # noqa: B027 - most stores have one version
-        """Bring the tables to the newest version."""
-
-    async def _close(self) -> None:  # noqa: B027 - one in memory has none
-        """Close connections, and end tasks."""

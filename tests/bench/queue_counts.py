@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from rxworker import Worker
 from rxworker.log import EventLog, Replica, open_log, recover, sqlite
-from rxworker.log.store import Store
+from rxworker.log.store import Store, StoreOptions
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
 
@@ -45,7 +45,7 @@ class Cost(Struct, frozen=True):
 
 def counted(log: EventLog, counts: Counter[str]) -> EventLog:
     """Count what a log calls of its store: each method of the seam, also those that will be added."""
-    for name, method in vars(Store).items():
+    for name, method in {**vars(StoreOptions), **vars(Store)}.items():
         if inspect.iscoroutinefunction(method):
             setattr(log, name, _counting(getattr(log, name), counts, name))
     return log
