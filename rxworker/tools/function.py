@@ -72,26 +72,26 @@ class FunctionTool(Generic[P, B_co]):
     """
 
     def __init__(
-        self,
-        function: Callable[P, B_co],
-        meta: ToolMeta,
-        arguments: ArgumentDecoder,
-        policy: ToolPolicy,
-        *,
-        on_loop: bool,
-        unbound: bool,
-        reconcile: Reconcile | None = None,
+        self, given: Callable[P, B_co], settings: ToolSettings, policy: ToolPolicy, names: Mapping[str, Any]
     ) -> None:
+        function, self.unbound = _function(given)
         self.__name__: str = function.__name__
         self.__qualname__: str = function.__qualname__
         functools.update_wrapper(self, function)
         self._function: Callable[..., Any] = function
-        self._arguments = arguments
-        self._on_loop = on_loop
-        self.meta = meta
+        name, description = settings.get("name"), settings.get("description")
+        name = check_name(function.__name__ if name is None else name)
+        parameters = read_parameters(function, name, method=self.unbound, names=names)
+        docstring = parse_docstring(function.__doc__)
+        shown = _those_of(ToolMeta, settings)
+        shown["name"] = name
+        shown["description"] = docstring.description if description is None else description
+        self.meta = check_meta(ToolMeta(**shown, input_schema=input_schema(parameters, docstring.parameters, name)))
         self.policy = policy
-        self.unbound = unbound
-        self.reconcile = reconcile
+        self.reconcile = settings.get("reconcile")
+        self._arguments = ArgumentDecoder(parameters, name)
+        _check_examples(self.meta, self._arguments)
+        self._on_loop = _belongs_on_loop(function, names)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> B_co:
         """Call the function."""
@@ -513,39 +513,14 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Unpack[ToolS
     settings["input_examples"] = tuple(map(dict, settings.get("input_examples", ())))
 
     def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return _make(function, settings, policy, _names_around())
+        return FunctionTool(function, settings, policy, _names_around())
 
-    return decorate_below if function is None else _make(function, settings, policy, _names_around())
+    return decorate_below if function is None else FunctionTool(function, settings, policy, _names_around())
 
 
 def _those_of(kind: type[Struct], settings: ToolSettings) -> dict[str, Any]:
     """The settings that are fields of a Struct."""
     return {name: value for name, value in settings.items() if name in kind.__struct_fields__}
-
-
-def _make(
-    function: Callable[..., Any], settings: ToolSettings, policy: ToolPolicy, names: Mapping[str, Any]
-) -> FunctionTool[..., Any]:
-    function, method = _function(function)
-    name, description = settings.get("name"), settings.get("description")
-    name = check_name(function.__name__ if name is None else name)
-    parameters = read_parameters(function, name, method=method, names=names)
-    docstring = parse_docstring(function.__doc__)
-    given = _those_of(ToolMeta, settings)
-    given["name"] = name
-    given["description"] = docstring.description if description is None else description
-    meta = check_meta(ToolMeta(**given, input_schema=input_schema(parameters, docstring.parameters, name)))
-    arguments = ArgumentDecoder(parameters, name)
-    _check_examples(meta, arguments)
-    return FunctionTool(
-        function,
-        meta,
-        arguments,
-        policy,
-        on_loop=_belongs_on_loop(function, names),
-        unbound=method,
-        reconcile=settings.get("reconcile"),
-    )
 
 
 def _words(words: Iterable[str]) -> tuple[str, ...]:
