@@ -25,7 +25,7 @@ from rxworker.log import Claim, EventLog, open_log
 from rxworker.log.nats import NatsLog
 from rxworker.log.nats import connection as nats_connection
 from rxworker.log.nats.format import Address
-from rxworker.log.nats.owned import OwnedRuns
+from rxworker.log.nats.session import OwnedRuns
 from rxworker.log.values import Command, RunRow
 from tests.log.conftest import until
 from tests.log.nats_server import NatsServer

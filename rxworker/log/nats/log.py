@@ -14,8 +14,8 @@ The lease of a claim begins with the time that the server gave to the claim, or 
 holds it. Both are compared with the server's time now, so that the clocks of the machines that run workers do not
 matter.
 
-Requests that are repeated, and acknowledgements that are lost, are in `connection`; single messages and renewals in
-`session`; the runs of this process in `owned`; followers in `feed`; lists in `Index`.
+Requests that are repeated, and acknowledgements that are lost, are in `connection`; single messages, renewals and the
+runs of this process in `session`; followers in `feed`; lists in `Index`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ from rxworker.log.nats.format import (
     from_raw,
     subject_token,
 )
-from rxworker.log.nats.owned import OwnedRuns
-from rxworker.log.nats.session import Renewer, ServerClock, Session, lease_end
-from rxworker.log.nats.streams import create, prepare
+from rxworker.log.nats.session import OwnedRuns, Renewer, ServerClock, Session, create, lease_end, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LATER, Claim, StoredStatus
 
