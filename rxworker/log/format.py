@@ -165,7 +165,7 @@ def _tag(type_: Any) -> str:
     return type_.__struct_config__.tag
 
 
-_KINDS: dict[str, bool] = {_tag(kind.type): kind.changes_state for kind in EVENT_KINDS}
+_KINDS = {_tag(kind.type): kind for kind in EVENT_KINDS}
 
 
 def kind_of(event: Event) -> str:
@@ -179,16 +179,13 @@ def kind_of(event: Event) -> str:
     return _tag((given.like if given.__class__ is Deltas else given).__class__)
 
 
-_TYPES: dict[str, type[object]] = {_tag(kind.type): kind.type for kind in EVENT_KINDS}
-
-
 def type_of(kind: str) -> type[object] | None:
     """The class of the events of the entries of a kind; ``None`` for one that this rxworker does not know.
 
     >>> type_of("text_delta").__name__
     'TextDelta'
     """
-    return _TYPES.get(kind)
+    return _KINDS[kind].type if kind in _KINDS else None
 
 
 def is_known(kind: str) -> bool:
@@ -240,10 +237,10 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     try:
         data = _bytes_of(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        if _KINDS[kind]:
+        if _KINDS[kind].changes_state:
             raise LogError(f"record {record.seq}, {kind}, cannot be stored: {error}") from error
         data = _encode(_Body(record.turn, record.attempt, Opaque(kind, NO_JSON), record.path))
-    entry = Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind])
+    entry = Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind].changes_state)
     return entry if private is None or private.base is None else _based(entry)
 
 

@@ -559,11 +559,6 @@ class PendingRuns:
             each.pop(run_id, None)
 
     @property
-    def known(self) -> set[str]:
-        """The ids of the runs that wait, or are held."""
-        return {*self._infos, *self._held}
-
-    @property
     def held_infos(self) -> list[RunInfo]:
         """The runs that are held by a process."""
         return [self._infos[run] for run in self._held if run in self._infos]

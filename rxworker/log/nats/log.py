@@ -54,7 +54,7 @@ from rxworker.log.nats.format import (
     from_raw,
     subject_token,
 )
-from rxworker.log.nats.session import OwnedRuns, Renewer, ServerClock, Session, create, lease_end, prepare
+from rxworker.log.nats.session import OwnedRuns, Renewer, ServerClock, Session, create, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LATER, Claim, StoredStatus
 
@@ -119,8 +119,7 @@ class Index(Feed):
             await self._connection.arrival(self._reached.add(last), "the list of runs")
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
-        until = lease_end(row, row.claimed, self._beats.get(row.owner))
-        return row.stored(revision, self._session.clock.wall(until))
+        return self._session.stored(revision, row, self._beats.get(row.owner))
 
     def _order(self, revision: int, row: Listed) -> int:
         return row.order or revision
@@ -353,10 +352,7 @@ class NatsLog(EventLog):
                 row = replace(known[1], last_seq=head.last, size=head.size, updated=head.time)
                 known = known[0], row
             self._expect(run_id, head.last)
-        revision, row = known
-        beat = await session.beat(row.owner)
-        until = lease_end(row, row.claimed, beat)
-        return row.stored(revision, self._clock.wall(until))
+        return session.stored(*known, await session.beat(known[1].owner))
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False

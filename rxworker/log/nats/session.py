@@ -421,11 +421,13 @@ class Session:
                 row = decode(found.data, Listed, self.name)
             except LogError:  # one that cannot be read must not hide the others
                 continue
-            until = lease_end(row, row.claimed, None)
-            if row.owner and until <= self.clock.now():  # it was renewed, or has ended
-                until = lease_end(row, row.claimed, await self.beat(row.owner))
-            rows.append(row.stored(found.seq, self.clock.wall(until)))
+            may_be_over = row.owner and lease_end(row, row.claimed, None) <= self.clock.now()  # or it was renewed
+            rows.append(self.stored(found.seq, row, await self.beat(row.owner) if may_be_over else None))
         return rows
+
+    def stored(self, revision: int, row: Listed, beat: tuple[float, Beat] | None) -> StoredRow:
+        """The entry of a run in a list as the base takes it, with the last renewal by its owner."""
+        return row.stored(revision, self.clock.wall(lease_end(row, row.claimed, beat)))
 
     async def row(self, run_id: str) -> Known | None:
         """The entry of a run in a list; ``None`` if there is none."""
