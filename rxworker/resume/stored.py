@@ -10,23 +10,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker import events
 from rxworker.errors import ConfigurationError
-from rxworker.events import (
-    BackgroundProgress,
-    BackgroundStart,
-    CommandTaken,
-    Event,
-    Fork,
-    Record,
-    RunRecover,
-    RunRequeue,
-    RunResume,
-    RunStart,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-)
+from rxworker.events import Event, Record
 from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of, round_time
@@ -105,11 +91,11 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     kept: dict[int | str, Json] = {}
     for entry, record in zip(entries, records, strict=True):
         event = record.event
-        if isinstance(event, TurnStart) and not record.path:
+        if isinstance(event, events.TurnStart) and not record.path:
             unseen.clear()
-        if isinstance(event, ToolStart) and not record.path:
+        if isinstance(event, events.ToolStart) and not record.path:
             starts[event.place] = record.seq
-        if isinstance(event, BackgroundStart) and not record.path:
+        if isinstance(event, events.BackgroundStart) and not record.path:
             place = starts.get(event.background.place, 0)
             if place in kept:  # before it went there
                 kept.setdefault(event.background.id, kept[place])
@@ -119,16 +105,16 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         if private.variables is not None:
             variables = private.variables
         unseen.update(private.answered)
-        if private.held is not None and isinstance(event, ToolStop) and not record.path:
+        if private.held is not None and isinstance(event, events.ToolStop) and not record.path:
             unseen[event.place] = private.held
         if private.agreed or private.approved:
             agreed[entry.last] = private
-        if private.kept is not None and isinstance(event, ToolProgress) and not record.path:
+        if private.kept is not None and isinstance(event, events.ToolProgress) and not record.path:
             kept[starts.get(event.place, 0)] = private.kept
-        if private.kept is not None and isinstance(event, BackgroundProgress) and not record.path:
+        if private.kept is not None and isinstance(event, events.BackgroundProgress) and not record.path:
             kept[event.id] = private.kept
     own = [record.event for record in records if not record.path]
-    copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
+    copied = max((r.seq for r in records if isinstance(r.event, events.Fork) and not r.path), default=0)
     foreign = max(copied, 0 if row is None else row.imported)
     state = fold_run(records)
     log.bases.note(state.conversation, run_id, state.seq)
@@ -149,25 +135,25 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         {
             record.seq: before.epoch
             for before, record in zip(entries, records[1:], strict=False)
-            if isinstance(record.event, RunRecover) and not record.path
+            if isinstance(record.event, events.RunRecover) and not record.path
         },
     )
 
 
 def _called_in(state: RunState, begin: Event | None) -> list[str]:
     """The names of the tools that the model has called in a run, each once."""
-    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
+    since = len(begin.conversation.messages) if isinstance(begin, events.RunStart | events.RunResume) else 0
     called = [call.name for message in state.conversation.messages[since:] for call in message.tool_calls]
-    if isinstance(begin, RunResume):
+    if isinstance(begin, events.RunResume):
         called = [*(call.name for call in begin.pause.pending), *called]
     return list(dict.fromkeys(called))
 
 
-def _taken_in(events: Sequence[Event]) -> frozenset[int]:
+def _taken_in(own: Sequence[Event]) -> frozenset[int]:
     """The numbers of the commands that a run has taken."""
-    taken = {event.number for event in events if isinstance(event, CommandTaken)}
-    for event in events:
-        if isinstance(event, RunRequeue):  # what was sent before is void
+    taken = {event.number for event in own if isinstance(event, events.CommandTaken)}
+    for event in own:
+        if isinstance(event, events.RunRequeue):  # what was sent before is void
             taken.update(range(1, event.commands + 1))
     return frozenset(taken)
 
@@ -176,7 +162,7 @@ def tools_in(records: Iterable[Record]) -> dict[str, str]:
     """The digests of the tools with which a run was begun, resumed and recovered, by their names."""
     tools: dict[str, str] = {}
     for record in records:
-        if not record.path and isinstance(record.event, RunStart | RunResume | RunRecover):
+        if not record.path and isinstance(record.event, events.RunStart | events.RunResume | events.RunRecover):
             tools.update(record.event.tools)
     return tools
 

@@ -18,17 +18,8 @@ from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import TAPPED, Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
+from rxworker.resume import recovery
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn, wake_command
-from rxworker.resume.recovery import (
-    Continuation,
-    cancelled_by,
-    continue_run,
-    ending_of,
-    is_forked,
-    open_response_of,
-    progress_of,
-    will_be_cancelled,
-)
 from rxworker.resume.stored import (
     LoadedRun,
     LoggedRun,
@@ -229,7 +220,7 @@ async def load_paused(
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
     _, scope, _ = resume_turn(paused, given, worker.hooks, worker.tools)
     session._check_matchers()
-    if session._performs and cancelled_by(stored, sent) is None:
+    if session._performs and recovery.cancelled_by(stored, sent) is None:
         waiting = [each.call.name for each in scope.waiting]
         check_tools(stored.tools, worker.tools, run_id, waiting)
     return paused, row
@@ -304,7 +295,7 @@ async def recovered(
         if not stored.records:
             raise LogError(f"{run_id} has no records: its process ended before it was accepted, so start it again")
         sent = await log.sent(run_id)
-        progress = progress_of(stored.records)
+        progress = recovery.progress_of(stored.records)
         form, digests = None if output is None else output.format, digests_of(session.worker.tools)
         more = {name: digest for name, digest in digests.items() if name not in stored.tools}
         recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
@@ -312,15 +303,15 @@ async def recovered(
             output = Output.from_format(stored.state.output_format)
         taken_up = None
         if session._performs and continues(session.worker, session.worker.options):
-            taken_up = open_response_of(stored)
-        after = ending_of(stored, sent, progress)
-        if after is not None or will_be_cancelled(stored, sent):
+            taken_up = recovery.open_response_of(stored)
+        after = recovery.ending_of(stored, sent, progress)
+        if after is not None or recovery.will_be_cancelled(stored, sent):
             await end_nested(log, run_id)  # no call continues them any more
         after = after or await _continuation(session, log, claim, info, stored, taken_up)
     except BaseException:
         await release_shielded(log, claim)
         raise
-    is_first = info.status == "queued" or is_forked(stored)  # no process has ended
+    is_first = info.status == "queued" or recovery.is_forked(stored)  # no process has ended
     recoveries = info.row.recoveries + (not is_first)
     row = replace(info.row, status="running", reason="", recoveries=recoveries, due=0.0)
     scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
@@ -356,10 +347,10 @@ async def continued(
 
 async def _continuation(
     session: SessionBase, log: EventLog, claim: Claim, info: RunInfo, stored: LoadedRun, taken_up: OpenResponse | None
-) -> Continuation:
+) -> recovery.Continuation:
     """How this process goes on with a stored run that it has claimed."""
     if not session._performs:
-        return Continuation([])  # the process that takes it has the tools
+        return recovery.Continuation([])  # the process that takes it has the tools
     session._check_matchers()
     worker, run_id = session.worker, info.run_id
     try:
@@ -368,7 +359,7 @@ async def _continuation(
         with suppress(LogError):  # shown while it waits for another process
             await log.append(claim, [], after=claim.last_seq, row=replace(info.row, reason=error.message))
         raise
-    return await continue_run(stored, run_id, worker.tools, worker.on_unknown, taken_up)
+    return await recovery.continue_run(stored, run_id, worker.tools, worker.on_unknown, taken_up)
 
 
 def _check_claim(answer: object, run_id: str) -> None:
