@@ -76,11 +76,10 @@ def combine_gauges(start: S, failed: GaugeFailed | None = None, /, **gauges: Ope
     """
     check_plain("combine_gauges(failed)", failed)
     _expect_board(start, gauges)
-    types: dict[str, object] = {field.name: field.type for field in fields(start)}
     report = _warn if failed is None else failed
 
     def subscribe(source: Observable[A], observer: abc.ObserverBase[S], scheduler: Scheduler) -> abc.DisposableBase:
-        return _Board(start, observer, report).begin(gauges, types, source, scheduler)
+        return _Board(start, observer, report).begin(gauges, source, scheduler)
 
     return operator(subscribe, "combine_gauges(...)")
 
@@ -121,13 +120,10 @@ class _Board(Ending, Generic[S]):
         self._raised: BaseException | None = None
 
     def begin(
-        self,
-        gauges: dict[str, Operator[A, object]],
-        types: dict[str, object],
-        source: Observable[A],
-        scheduler: Scheduler,
+        self, gauges: dict[str, Operator[A, object]], source: Observable[A], scheduler: Scheduler
     ) -> abc.DisposableBase:
         """Subscribe all gauges, each to a lane of its own, and then the source."""
+        types: dict[str, object] = {field.name: field.type for field in fields(self._state)}
         self._observer.on_next(self._state)
         lanes: dict[str, Source[A]] = {name: Source() for name in gauges}
         self._lanes.update(lanes)
@@ -361,10 +357,10 @@ def usage_changes() -> Operator[Record, UsageChange]:
     3
     2
     """
-    return decoding(_Changes, "usage_changes()")
+    return decoding(UsageChanges, "usage_changes()")
 
 
-class _Changes(Decoder[Record, UsageChange]):
+class UsageChanges(Decoder[Record, UsageChange]):
     """The last requests of runs that have not ended, by run, and by the path of a run inside it."""
 
     reads: ClassVar[Kinds]
@@ -411,9 +407,6 @@ class _Changes(Decoder[Record, UsageChange]):
         return (UsageChange(record, provider, model, before, after, prices),)
 
 
-UsageChanges = _Changes
-"""For what counts tokens beside other things."""
-
-_COUNTED = _Changes.reads = OF_REQUESTS | {ConversationCompact, RunResume}
+_COUNTED = UsageChanges.reads = OF_REQUESTS | {ConversationCompact, RunResume}
 _NO_USAGE = Usage()
 _NO_PRICES: Mapping[str, Prices | None] = {}
