@@ -140,9 +140,7 @@ def as_operator(function: object) -> object:
     target: Callable[..., Any] = function
     if inspect.ismethod(function) and _is_of_reactivex(function.__func__):
         target = function.__func__  # a class attribute, which Python has bound to the object
-    if _is_of_reactivex(target) or _takes_observable(target):
-        return from_operator(target)
-    return function
+    return from_operator(target) if _is_of_reactivex(target) or _takes_observable(target) else function
 
 
 def _is_of_reactivex(function: object) -> bool:

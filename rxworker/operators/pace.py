@@ -73,9 +73,7 @@ def _joined(first: E, pieces: list[str]) -> E:
     if len(pieces) < 2:
         return first
     text = "".join(pieces)
-    if isinstance(first, InputValueDelta):
-        return replace(first, value=text)
-    return replace(first, text=text)
+    return replace(first, value=text) if isinstance(first, InputValueDelta) else replace(first, text=text)
 
 
 def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator[E, E]:

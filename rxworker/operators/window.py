@@ -66,9 +66,7 @@ class Window(Sequence[A_co]):
     def __getitem__(self, index: slice) -> tuple[A_co, ...]: ...
     def __getitem__(self, index: int | slice) -> A_co | tuple[A_co, ...]:
         places = range(self._start, self._stop)[index]
-        if isinstance(places, range):
-            return tuple(self._row[place] for place in places)
-        return self._row[places]
+        return tuple(self._row[place] for place in places) if isinstance(places, range) else self._row[places]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Window | tuple):

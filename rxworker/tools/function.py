@@ -138,9 +138,7 @@ class FunctionTool(Generic[P, B_co]):
                 value = await in_thread(partial(self._work, args, kwargs, context))
             if value.__class__ is CoroutineType:  # as most tools do
                 value = await value
-            if isinstance(value, str):
-                return value
-            return to_result(await settle(value, context), name)
+            return value if isinstance(value, str) else to_result(await settle(value, context), name)
         except ToolError:
             raise
         except Exception as error:

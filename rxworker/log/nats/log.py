@@ -332,9 +332,7 @@ class NatsLog(EventLog):
         await (await self._open()).release(claim, LATER, until - time.time())
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
-        if self._session is None:
-            return []
-        return self._renewer.renew(claims, self.lease, self._session.streams)
+        return [] if self._session is None else self._renewer.renew(claims, self.lease, self._session.streams)
 
     # What lists show
 
