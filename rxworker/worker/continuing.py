@@ -41,17 +41,34 @@ ClaimFn: TypeAlias = Callable[[str], bool]
 
 
 def _check_performs(session: SessionBase) -> None:
-    if not session._performs:
+    if not session.worker.performs:
         raise LocalProtocolError(
             "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
         )
+
+
+def _check_waits(session: SessionBase, run_id: str) -> None:
+    if run_id in session._resumed:
+        raise LocalProtocolError(
+            f"{run_id} was resumed already, or another run has begun since: no call is run twice, and none that was "
+            "reported to the model as not run"
+        )
+
+
+def _labels_after(session: SessionBase, source: RunRow) -> dict[str, str]:
+    """The labels of the run that resumes a stored one.
+
+    What is noted for the next run, such as the request of its client, is the session's; the tenant and the user stay
+    those of the run.
+    """
+    return {**source.labels, **session.labels, **recorded_labels(source.labels)}
 
 
 def check_decision(session: SessionBase, waiting: Paused[object], given: Decided) -> None:
     """Refuse at once, before anything is stored, a decision that does not fit a paused run."""
     _check_performs(session)
     resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
-    session._check_waits(waiting.run_id)
+    _check_waits(session, waiting.run_id)
 
 
 def resumed(
@@ -86,17 +103,17 @@ def resumed(
         given,
         session.worker.hooks,
         session.worker.tools,
-        session._traceparent(),
+        session.worker.traceparent(),
         None if output is None else output.format,
     )
-    session._check_waits(waiting.run_id)
+    _check_waits(session, waiting.run_id)
     shared = given.shared_state
     shared = waiting.shared_state if shared is None else checked_json(shared)
     if claim is not None:
         _check_claim(claim(waiting.run_id), waiting.run_id)
     scope.variables = dict(waiting.variables)
     stored, run = None, new_id()
-    labels = session.run_labels if source is None else session._labels_after(source)
+    labels = session.run_labels if source is None else _labels_after(session, source)
     worker = session.name if source is None else source.worker or session.name
     first[0] = replace(first[0], labels=recorded_labels(labels), worker=worker)
     if session.log is not None:
@@ -154,7 +171,7 @@ async def decided(
         check_status(run_id, info.status, ("paused",))
         # Also what the program has allowed in the session since.
         paused, row = known, replace(info.row, allowed=tuple(dict.fromkeys((*info.row.allowed, *session.allowed))))
-    session._check_waits(run_id)
+    _check_waits(session, run_id)
     if claim is not None:
         _check_claim(claim(run_id), run_id)
     try:
@@ -185,7 +202,7 @@ async def _applied(
     # Nothing is granted where another process has resumed it without this decision.
     claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
     try:
-        await grant(log, session._labels_after(row), pair, paused.run_id)
+        await grant(log, _labels_after(session, row), pair, paused.run_id)
         return resumed(session, paused, given, output, source=row, held=claim)
     except BaseException:
         await release_shielded(log, claim)
@@ -197,8 +214,8 @@ async def forked(
 ) -> Beginning:
     """What a fork continues from, after it is stored."""
     await log.existing(run_id)
-    session._check_matchers()
-    if session._performs:  # before anything is stored: another process would continue the copy
+    session.worker.check_matchers()
+    if session.worker.performs:  # before anything is stored: another process would continue the copy
         records = (await read_run(log, run_id)).records
         needed = tools_in([each for each in records if each.seq <= seq])
         check_tools(needed, session.worker.tools, run_id)
@@ -219,8 +236,8 @@ async def load_paused(
     if not isinstance(paused, Paused):
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
     _, scope, _ = resume_turn(paused, given, worker.hooks, worker.tools)
-    session._check_matchers()
-    if session._performs and recovery.cancelled_by(stored, sent) is None:
+    session.worker.check_matchers()
+    if session.worker.performs and recovery.cancelled_by(stored, sent) is None:
         waiting = [each.call.name for each in scope.waiting]
         check_tools(stored.tools, worker.tools, run_id, waiting)
     return paused, row
@@ -302,7 +319,7 @@ async def recovered(
         if output is None and stored.state.output_format is not None:
             output = Output.from_format(stored.state.output_format)
         taken_up = None
-        if session._performs and continues(session.worker, session.worker.options):
+        if session.worker.performs and continues(session.worker, session.worker.options):
             taken_up = recovery.open_response_of(stored)
         after = recovery.ending_of(stored, sent, progress)
         if after is not None or recovery.will_be_cancelled(stored, sent):
@@ -349,9 +366,9 @@ async def _continuation(
     session: SessionBase, log: EventLog, claim: Claim, info: RunInfo, stored: LoadedRun, taken_up: OpenResponse | None
 ) -> recovery.Continuation:
     """How this process goes on with a stored run that it has claimed."""
-    if not session._performs:
+    if not session.worker.performs:
         return recovery.Continuation([])  # the process that takes it has the tools
-    session._check_matchers()
+    session.worker.check_matchers()
     worker, run_id = session.worker, info.run_id
     try:
         check_tools(stored.tools, worker.tools, run_id)

@@ -5,6 +5,7 @@ It holds nothing of a run, so any number of sessions share one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +18,7 @@ from rxworker.events import Event
 from rxworker.hooks import Hooks
 from rxworker.hooks.decorate import HookLike
 from rxworker.log.base import EventLog
-from rxworker.messages import Conversation, Json, Message
+from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.messages.settings import check_number, check_plain, check_type
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
@@ -34,6 +35,10 @@ from rxworker.turn.compact import Compact
 from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.turn.limits import Budget, Limits, check_priced
 from rxworker.turn.stages import STAGES, stages_of
+
+logger = logging.getLogger("rxworker.worker")
+
+ADD = "add=[Message.user('...')]"
 
 # Values that never change: all workers share one of each.
 HERE = Path()
@@ -57,6 +62,7 @@ class Definition(RunSettings):
     """The part of a `Worker` that its sessions read: everything but their verbs."""
 
     priority = 0  # of its runs, where they are queued
+    performs = True  # its runs; of a queued worker the beginning alone is stored
     # Not kept, since the next run may have another model.
     prices = property(RunSettings.prices.func)  # pyright: ignore[reportAssignmentType] - it has the same values
 
@@ -130,6 +136,50 @@ class Definition(RunSettings):
         """
         system = given.system and self.mapped([Message.system(given.system)])[0].text
         return Conversation(self.mapped(given.messages), system)
+
+    def added(self, add: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages that are added to a paused run, as ``map_input`` has changed them.
+
+        Raises:
+            ConfigurationError: They are not messages.
+            InputRefusedError: As for `mapped`.
+        """
+        several = expect_several("add", add, ADD) if add else ()
+        for message in several:
+            check_type("a message of add", message, Message, ADD)
+        return self.mapped(several)
+
+    def continued(self, before: Conversation, added: tuple[Message, ...]) -> Conversation:
+        """A conversation with an input, as it is sent.
+
+        Raises:
+            InputRefusedError: As for `mapped`.
+        """
+        added = added if self.map_input is None else self.mapped(added)
+        if added[0].tool_results:  # of calls at the end of the conversation
+            return repair(before.add(*added))
+        return repair(before).add(*added)
+
+    def check_matchers(self) -> None:
+        """Check that no hook is without effect in the next run, since its matcher is misspelt.
+
+        Raises:
+            ConfigurationError: One is.
+        """
+        if self.hooks.has_matchers and self.performs:
+            self.hooks.check_matchers(self.tools.names)
+
+    def traceparent(self) -> str:
+        """The trace context of the caller, as ``tracing`` has it; empty without it, or if it fails."""
+        if self.tracing is None:
+            return ""
+        try:
+            return self.tracing.traceparent()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            logger.warning("the caller's trace is not known to a run", exc_info=True)
+            return ""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

@@ -137,7 +137,6 @@ class QueuedSession(Session):
         due: The moment before which no process takes the runs; see `RunRow`.
     """
 
-    _performs = False  # the process that takes the run does
     due = 0.0
 
     async def submit(
@@ -204,7 +203,7 @@ class QueuedSession(Session):
         others = [
             what
             for what, is_other in (
-                ("input", _json_of(stored) != _json_of(self._continued(added))),
+                ("input", _json_of(stored) != _json_of(self.worker.continued(given, added))),
                 ("type", form != (None if output is None else output.format)),
                 ("kind", known.row.worker != self.name),
                 ("tenant", known.row.labels.get(TENANT) != self.worker.labels.get(TENANT)),
@@ -262,6 +261,7 @@ class QueuedWorker(Worker):
     """
 
     _session_type = QueuedSession
+    performs = False  # the process that takes a run does
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class QueuedWorker(Worker):
         """
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
-        given = Decided(decisions, session._mapped(add), shared_state)
+        given = Decided(decisions, self.added(add), shared_state)
         info = await log.listed(run_id)
         if info is not None and info.row.outer:
             run_id, given = await routed(log, info, given)

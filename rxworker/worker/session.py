@@ -211,8 +211,8 @@ class SessionVerbs:
         if waiting is None:
             raise LocalProtocolError("nothing is paused: resume() needs a run whose result is Paused")
         session, form = self.session, output_of(output)
-        given = Decided(decisions, session._mapped(add), shared_state)
-        session._check_matchers()
+        given = Decided(decisions, session.worker.added(add), shared_state)
+        session.worker.check_matchers()
         if session.log is None:
             return session._begin(resumed(session, waiting, given, form, claim=claim))
         check_decision(session, waiting, given)
@@ -252,7 +252,7 @@ class SessionVerbs:
         session = self.session
         session._check_free("decide")
         log, form = session._expect_log("decide"), output_of(output)
-        given = Decided(decisions, session._mapped(add), checked_json(shared_state))
+        given = Decided(decisions, session.worker.added(add), checked_json(shared_state))
         waiting = session.paused
         if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
             check_decision(session, waiting, given)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
 from rxworker.log.replay import keep_task
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, new_id, recorded_labels
-from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.settings import check_type
 from rxworker.resume.stored import LoggedRun, digests_of, title_of
 from rxworker.run.run import Beginning, Run
@@ -37,7 +37,6 @@ from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.transport.base import ACCOUNT
 from rxworker.transport.clock import loop_clock
 from rxworker.turn.account import RunAccount
-from rxworker.turn.arguments import expect_several
 from rxworker.turn.background import Background
 from rxworker.turn.call_tools import hook_scope
 from rxworker.turn.context import RunContext, TurnScope, settings_of
@@ -107,14 +106,11 @@ class Collected:
 
 logger = logging.getLogger("rxworker.worker")
 
-ADD = "add=[Message.user('...')]"
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
 class SessionBase:
     """What a session keeps; see `rxworker.Session`, which adds what begins its runs."""
-
-    _performs = True  # its runs, of which a queued session stores the beginning alone
 
     def __init__(
         self,
@@ -219,7 +215,7 @@ class SessionBase:
         Raises:
             LogError: The log cannot be written.
         """
-        await self._give((tool, hook), is_allowed=True)
+        await _give(self, (tool, hook), is_allowed=True)
 
     async def disallow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
         """Withdraw that: calls of the tool wait for approval again, from the next one on.
@@ -229,7 +225,7 @@ class SessionBase:
         Raises:
             LogError: The log cannot be written.
         """
-        await self._give((tool, hook), is_allowed=False)
+        await _give(self, (tool, hook), is_allowed=False)
 
     def inherit(self, before: SessionBase) -> None:
         """Take the place of another session of the same conversation.
@@ -239,16 +235,6 @@ class SessionBase:
         self._conversation, self._last = before._conversation, before._last
         if self.log is None:
             self.allowed[:] = before.allowed
-
-    async def _give(self, pair: Pair, *, is_allowed: bool) -> None:
-        run = self._current
-        if self.log is None:
-            for allowed in (self.allowed, *(() if run is None else (run.allowed,))):
-                allowed[:] = [each for each in allowed if each != pair] + [pair] * is_allowed
-        else:
-            if run is None and not self._conversation:  # what is allowed is looked up by it
-                self._conversation = conversation_of({}, new_id())
-            await set_given(self.log, self.run_labels, pair, self._run_id, is_allowed=is_allowed)
 
     @property
     def _run_id(self) -> str:
@@ -270,8 +256,8 @@ class SessionBase:
             log: The log of the run that it is nested in, if that has one.
             run_id: The id of the run, if it has one.
         """
-        self._check_matchers()
-        conversation = self._continued(added)
+        self.worker.check_matchers()
+        conversation = self.worker.continued(self.conversation, added)
         log = self.log or log
         stored = None
         if log is not None:
@@ -280,51 +266,14 @@ class SessionBase:
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         labels = recorded_labels(self.run_labels)
-        start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels, self.name)
+        start = RunStart(conversation, len(added), digests, self.worker.traceparent(), form, labels, self.name)
         begin = Beginning(
             (start,), TurnScope(), allowed=self.allowed, output=output, shared_state=self.shared_state, stored=stored
         )
         return self._begin(begin, run_id)
 
-    def _mapped(self, add: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages that are added to a paused run, as they are sent."""
-        several = expect_several("add", add, ADD) if add else ()
-        for message in several:
-            check_type("a message of add", message, Message, ADD)
-        return self.worker.mapped(several)
-
-    def _check_matchers(self) -> None:
-        """Check that no hook is without effect in the next run, since its matcher is misspelt."""
-        hooks = self.worker.hooks
-        if hooks.has_matchers and self._performs:
-            hooks.check_matchers(self.worker.tools.names)
-
-    def _continued(self, added: tuple[Message, ...]) -> Conversation:
-        """The conversation with an input, as it is sent."""
-        if self.worker.map_input is not None:
-            added = self.worker.mapped(added)
-        if added[0].tool_results:  # of calls at the end of the conversation
-            return repair(self.conversation.add(*added))
-        return repair(self.conversation).add(*added)
-
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         return RunRow(title=title, worker=self.name, resumes=resumes, labels=self.run_labels)
-
-    def _labels_after(self, source: RunRow) -> dict[str, str]:
-        """The labels of the run that resumes a stored one.
-
-        What is noted for the next run, such as the request of its client, is the session's; the tenant and the user
-        stay those of the run.
-        """
-        return {**source.labels, **self.labels, **recorded_labels(source.labels)}
-
-    def _check_waits(self, run_id: str) -> None:
-        if run_id in self._resumed:
-            message = (
-                f"{run_id} was resumed already, or another run has begun since: no call is run twice, and none "
-                "that was reported to the model as not run"
-            )
-            raise LocalProtocolError(message)
 
     def _expect_log(self, call: str) -> EventLog:
         if self.log is None:
@@ -371,49 +320,17 @@ class SessionBase:
         self._current = run
         self.paused = self._paused_output = None
         if run._context.background.is_carried or self._background:
-            self._go_on(run._context)
+            _go_on(self, run._context)
         self._collected.begin(run._journal.hub.history, run.first_seq)
-        if self.worker.tracing is not None and self._performs:
-            self._report(self.worker.tracing, run, "tracing")
+        if self.worker.tracing is not None and self.worker.performs:
+            _report(self.worker.tracing, run, "tracing")
         for observer in tuple(self._observers):
-            self._report(observer.on_next, run, "an observer of runs")
-
-    def _go_on(self, context: RunContext) -> None:
-        """Let a run that resumes a paused one adopt its calls in the background; another run of the session ends them.
-
-        With a log they go on, since any session may resume that run.
-        """
-        resumes, writer = context.journal.resumes, context.journal.writer
-        left = self._background.pop(resumes, None) if writer is None else writer.log.in_background.get(resumes)
-        for other in self._background.values():
-            keep_task(other.stop())
-        self._background = {}
-        if isinstance(left, Background):
-            context.background.adopt(left, hook_scope(context, TurnScope(variables=context.variables)))
+            _report(observer.on_next, run, "an observer of runs")
 
     async def end_background(self, paused: str) -> None:
         """Cancel the calls that go on while a run without a log is paused, since it is not resumed."""
         if (left := self._background.pop(paused, None)) is not None:
             await left.stop()
-
-    def _traceparent(self) -> str:
-        if self.worker.tracing is None:
-            return ""
-        try:
-            return self.worker.tracing.traceparent()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            logger.warning("the caller's trace is not known to a run", exc_info=True)
-            return ""
-
-    def _report(self, observe: Callable[[Run[object]], object], run: Run[object], to: str) -> None:
-        try:
-            observe(run)
-        except BaseException as error:
-            logger.warning("run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id})
-            if isinstance(error, KeyboardInterrupt):
-                run._driver.interrupt(error)
 
     def _ended(self, context: RunContext, result: RunResult[object] | None) -> None:
         state = context.journal.state
@@ -456,6 +373,40 @@ class SessionBase:
             f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
         )
         raise SessionBusyError(message)
+
+
+async def _give(session: SessionBase, pair: Pair, *, is_allowed: bool) -> None:
+    run = session._current
+    if session.log is None:
+        for allowed in (session.allowed, *(() if run is None else (run.allowed,))):
+            allowed[:] = [each for each in allowed if each != pair] + [pair] * is_allowed
+    else:
+        if run is None and not session._conversation:  # what is allowed is looked up by it
+            session._conversation = conversation_of({}, new_id())
+        await set_given(session.log, session.run_labels, pair, session._run_id, is_allowed=is_allowed)
+
+
+def _go_on(session: SessionBase, context: RunContext) -> None:
+    """Let a run that resumes a paused one adopt its calls in the background; another run of the session ends them.
+
+    With a log they go on, since any session may resume that run.
+    """
+    resumes, writer = context.journal.resumes, context.journal.writer
+    left = session._background.pop(resumes, None) if writer is None else writer.log.in_background.get(resumes)
+    for other in session._background.values():
+        keep_task(other.stop())
+    session._background = {}
+    if isinstance(left, Background):
+        context.background.adopt(left, hook_scope(context, TurnScope(variables=context.variables)))
+
+
+def _report(observe: Callable[[Run[object]], object], run: Run[object], to: str) -> None:
+    try:
+        observe(run)
+    except BaseException as error:
+        logger.warning("run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id})
+        if isinstance(error, KeyboardInterrupt):
+            run._driver.interrupt(error)
 
 
 def _follow(run: Run[object], outer: RunContext, *, is_here: bool) -> None:
