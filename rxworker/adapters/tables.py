@@ -16,7 +16,6 @@ import os
 import types
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -359,11 +358,9 @@ def write_table(
     if Path(path).suffix not in FORMATS:
         raise ConfigurationError(f"{os.fspath(path)!r}: give a file of {', '.join(FORMATS)}")
 
-    make = partial(_Batches, arrow, row, rows, partial(_open, os.fspath(path)))
-
     def operator(source: Observable[Row]) -> Observable[int]:
         def write(_: object) -> Observable[int]:
-            batches = make()
+            batches = _Batches(arrow, row, rows, os.fspath(path))
             taken: Operator[Row, Row] = ops.do_action(batches.add, on_completed=batches.close)
             failed: Operator[Row, Row] = ops.do_action(on_error=batches.give_up)
             return source.pipe(taken, failed, ops.count(), ops.finally_action(batches.close))
@@ -398,20 +395,20 @@ def to_table(row: type[Struct] | None = None) -> Operator[Row, Table]:
 
 
 class _Batches:
-    """Collects rows into record batches, and writes these to a sink.
+    """Collects rows into record batches, and writes these to a file.
 
     Args:
         arrow: The package.
         row: The type of the rows.
         size: How many rows make a batch.
-        open_sink: Opens the sink for these columns.
+        path: The file.
     """
 
-    def __init__(self, arrow: Any, row: type[Struct] | None, size: int, open_sink: Callable[[Any], Any]) -> None:
+    def __init__(self, arrow: Any, row: type[Struct] | None, size: int, path: str) -> None:
         self._arrow = arrow
         self._schema = None if row is None else _schema(arrow, row)
         self._size = size
-        self._open_sink = open_sink
+        self._path = path
         self._sink: Any = None
         self._rows: list[dict[str, Any]] = []
         self._is_closed = False
@@ -446,7 +443,7 @@ class _Batches:
 
     def _opened(self) -> Any:
         if self._sink is None:
-            self._sink = self._open_sink(self._schema or self._arrow.schema([]))
+            self._sink = _open(self._path, self._schema or self._arrow.schema([]))
         return self._sink
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from rxworker.decisions import Dismiss
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
     Conversation,
@@ -275,6 +276,29 @@ def function_call(call_id: str, call: ToolCall) -> JsonObject:
     """
     function: JsonObject = {"name": call.name, "arguments": arguments_of(call.input)}
     return {"id": call_id, "type": "function", "function": function}
+
+
+class CalledFunction(Struct, frozen=True):
+    """The function of a `FunctionCall`."""
+
+    name: str
+    arguments: str = ""
+
+
+class FunctionCall(Struct, frozen=True):
+    """A call of a tool as Chat Completions and AG-UI have it; `function_call` writes one."""
+
+    id: str
+    function: CalledFunction
+
+    @property
+    def call(self) -> ToolCall:
+        """The call.
+
+        >>> FunctionCall("1", CalledFunction("look", "{}")).call.input
+        {}
+        """
+        return ToolCall(self.id, self.function.name, parse_arguments(self.function.arguments))
 
 
 class MessageCollector:

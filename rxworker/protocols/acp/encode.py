@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import (
@@ -395,10 +395,7 @@ HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[Wire]]] = {
     changes.CallResult: AcpEncoder._result,
     changes.Retract: AcpEncoder._retract,
     changes.Note: AcpEncoder._note,
-    changes.ViewFinish: AcpEncoder._end,
-    changes.ViewPause: AcpEncoder._end,
-    changes.ViewAbort: AcpEncoder._end,
-    changes.ViewCut: AcpEncoder._end,
+    **dict.fromkeys(get_args(End), AcpEncoder._end),
 }
 """The updates of each change; other changes have none."""
 

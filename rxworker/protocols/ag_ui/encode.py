@@ -221,12 +221,6 @@ class AgUiEncoder(common.RecordEncoder[Wire]):
         # The calls that are held, with the messages that they are part of.
         self._held: dict[str, str | None] = {}
 
-    def feed(self, record: events.Record) -> list[Wire]:
-        """Encode a record, which may give no events."""
-        if not self.is_over and record.seq > self.seq:
-            self._totals.feed(record)
-        return super().feed(record)
-
     def catch_up(self, state: RunState, run_id: str) -> list[Wire]:
         """The events that bring a late watcher to this state, after a snapshot of the messages.
 
@@ -449,8 +443,9 @@ def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[Wire]:
     yield _custom("rxworker.retract", value)
 
 
-def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[Wire]:
+def _note(encoder: AgUiEncoder, change: changes.Note) -> Iterator[Wire]:
     record = change.record
+    encoder._totals.feed(record)
     match record.event:
         case events.MessageAdd(messages=messages, source=source):
             for place, message in enumerate(messages):

@@ -6,8 +6,7 @@ from msgspec import Struct
 
 from rxworker.decisions import PAYLOAD, Deny, Dismiss, check_members, read_payload, read_payload_at_end, read_struct
 from rxworker.errors import DecisionError, LocalProtocolError
-from rxworker.events.arguments import parse_arguments
-from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
+from rxworker.messages import Content, Json, JsonObject, Message, Text
 from rxworker.protocols import common
 from rxworker.state.shared_state import checked_json
 
@@ -45,16 +44,6 @@ class _Tool(Struct, frozen=True):
     parameters: JsonObject | None = None
 
 
-class _Function(Struct, frozen=True):
-    name: str
-    arguments: str = ""
-
-
-class _Call(Struct, frozen=True):
-    id: str
-    function: _Function
-
-
 class _Source(Struct, frozen=True, rename="camel"):
     type: str
     value: str = ""
@@ -76,7 +65,7 @@ class _Message(Struct, frozen=True, rename="camel"):
     id: str | None = None
     # An activity's content is an object that is only shown to users.
     content: Json = None
-    tool_calls: tuple[_Call, ...] | None = None
+    tool_calls: tuple[common.FunctionCall, ...] | None = None
     tool_call_id: str | None = None
     error: str | None = None
 
@@ -152,7 +141,7 @@ def _collect(message: _Message, collector: common.MessageCollector, names: dict[
             content = _content(message.content)
             for call in message.tool_calls or ():
                 names[call.id] = call.function.name
-                content.append(ToolCall(call.id, call.function.name, parse_arguments(call.function.arguments)))
+                content.append(call.call)
             collector.add("assistant", content)
         case "system" | "developer":
             collector.add("system", _content(message.content))

@@ -27,7 +27,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.protocols.common import converted, decode_request, latest_from, media, tool_result
+from rxworker.protocols.common import FunctionCall, converted, decode_request, latest_from, media, tool_result
 from rxworker.providers import Options, ToolChoice
 from rxworker.tools.inline import inlined
 
@@ -89,21 +89,15 @@ Metadata: TypeAlias = Annotated[dict[Key, Annotated[str, Meta(max_length=512)]],
 
 class _Function(Struct, frozen=True):
     name: str
-    arguments: str = ""
     description: str | None = None
     parameters: JsonObject | None = None
     strict: bool | None = None
 
 
-class _Call(Struct, frozen=True):
-    id: str
-    function: _Function
-
-
 class _ChatMessage(Struct, frozen=True):
     role: str
     content: Parts = None
-    tool_calls: tuple[_Call, ...] | None = None
+    tool_calls: tuple[FunctionCall, ...] | None = None
     tool_call_id: str = ""
 
 
@@ -213,16 +207,12 @@ def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
         case "system" | "developer" | "user":
             collector.add(message.role, _content(message.content))
         case "assistant":
-            calls = [_call(c.id, c.function) for c in message.tool_calls or ()]
+            calls = [each.call for each in message.tool_calls or ()]
             collector.add("assistant", [*_content(message.content), *calls])
         case "tool":
             collector.add_result(message.tool_call_id, _content(message.content))
         case role:
             raise LocalProtocolError(f"a message has the role {role!r}, which is not supported")
-
-
-def _call(call_id: str, function: _Function) -> ToolCall:
-    return ToolCall(call_id, function.name, parse_arguments(function.arguments))
 
 
 def _content(given: Parts) -> list[Content]:
@@ -355,7 +345,7 @@ def _add_item(item: _Item, collector: _Collector) -> None:
         case "message" if item.role in ("system", "developer", "user", "assistant"):
             collector.add(item.role, _content(item.content))
         case "function_call":
-            collector.add("assistant", [_call(item.call_id, _Function(item.name, item.arguments))])
+            collector.add("assistant", [ToolCall(item.call_id, item.name, parse_arguments(item.arguments))])
         case "function_call_output":
             collector.add_result(item.call_id, _content(item.output))
         case "reasoning" | "mcp_call":

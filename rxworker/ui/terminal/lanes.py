@@ -44,7 +44,6 @@ class Lane:
         sources: The sources that the text cites.
         times: How often it was repeated.
         choice: The index of the response's choice, from 0. The conversation keeps choice 0.
-        taken: How many pieces of its item it has.
         cited: How many citations of its item it has.
     """
 
@@ -58,7 +57,6 @@ class Lane:
     sources: list[str] = field(default_factory=list[str])
     times: int = 1
     choice: int = 0
-    taken: int = 0
     cited: int = 0
 
     @property
@@ -297,10 +295,9 @@ def _update(lane: Lane, item: ViewItem) -> None:
     assert isinstance(item, BlockView)
     lane.stage, lane.ended = item.stage, item.ended
     if isinstance(item, CallView) and item.values:
-        pieces = [_value(each) for each in item.values[lane.taken :]]
+        pieces = [_value(each) for each in item.values[len(lane.pieces) :]]
     else:
-        pieces = [clean(piece) for piece in item.pieces[lane.taken :]]
-    lane.taken += len(pieces)
+        pieces = [clean(piece) for piece in item.pieces[len(lane.pieces) :]]
     for piece in pieces:
         lane.pieces.append(piece if lane.pieces else piece.lstrip("\n"))
     if isinstance(item, CallView) and isinstance(lane, CallLane):
