@@ -555,8 +555,7 @@ class _Costs(Decoder[UsageChange, float | Partial]):
         self.missing: dict[str, None] = {}
 
     def feed(self, data: UsageChange) -> Sequence[float | Partial]:
-        found = self._cost_of(data)
-        if found is None:
+        if (found := self._cost_of(data)) is None:
             self.missing[data.model or UNNAMED] = None
         else:
             self.known = (self.known or 0.0) + found
@@ -1009,8 +1008,7 @@ class _Line(Decoder[Record, RunLine]):
             tools=line.tools + isinstance(event, ToolStart),
         )
         if isinstance(event, RunStart | RunResume) and not data.path:
-            title = title_of(last_input(event.conversation.messages))
-            line = replace(line, run=data.run_id, title=title or line.title)
+            line = replace(line, run=data.run_id, title=title_of(last_input(event.conversation.messages)) or line.title)
         for change in self._changes.feed(data):
             self._costs.feed(change)
             known, missing = self._costs.known, self._costs.missing

@@ -173,8 +173,7 @@ class Cell:
             if self._is_plain:
                 self.reads = NO_KINDS
                 self.on_reads()
-        subscription = self._subscriptions.pop(name, None)
-        if subscription is not None:
+        if (subscription := self._subscriptions.pop(name, None)) is not None:
             subscription.dispose()
 
     def _stop(self, name: str | None, error: Exception) -> None:

@@ -100,8 +100,7 @@ class Dashboard(Settings, frozen=True):
             given = repr(wrong[0] if wrong else self.panels)
             raise ConfigurationError(f"Dashboard takes a list of panels, not {given:.80}: Dashboard([panel(...), ...])")
         names = [each.name for each in panels]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
+        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
             raise ConfigurationError(f"two panels have the name {twice!r}: give one of them name=")
         check_number("reach", self.reach, above=0)
         check_type("selection", self.selection, Selection, 'Selection(model="...")')
@@ -234,8 +233,7 @@ class Fold:
                 return
         self.last = time
         kind = record.event.__class__
-        readers = self._readers.get(kind)
-        if readers is None:
+        if (readers := self._readers.get(kind)) is None:
             readers = self._readers[kind] = self._find(kind)
         # A timer may subscribe to more records. What no panel reads moves no timers from their grid, as on a board
         # that has run them before it came.
@@ -443,8 +441,7 @@ class Board:
         self.alerts.on_completed()
 
     def _cell(self, name: str) -> Cell:
-        cell = self._cells.get(name)
-        if cell is None:
+        if (cell := self._cells.get(name)) is None:
             known = ", ".join(self._cells)
             raise ConfigurationError(f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}")
         return cell
@@ -502,8 +499,7 @@ class Board:
         is_unread = record.event.__class__ in self._unread and not self._past
         if self._is_over or (is_unread and self._changes_nothing(record)):
             return
-        is_old = self._note(record.time)
-        if is_old or self._is_beginning or self._past:
+        if self._note(record.time) or self._is_beginning or self._past:
             self._past.append(record)
             self._left[record.run_id] += 1
             self._is_sorted = False

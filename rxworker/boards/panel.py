@@ -216,8 +216,7 @@ class JointGroup:
 
 def begun(group: Group) -> Group:
     """The group for a panel that is computed, which has seen no run."""
-    is_kept = isinstance(group, LabelGroup | RunGroup | ModelGroup | JointGroup)
-    return group.begin() if is_kept else group
+    return group.begin() if isinstance(group, LabelGroup | RunGroup | ModelGroup | JointGroup) else group
 
 
 def column_of(group: Group) -> str:

@@ -128,8 +128,7 @@ class Listed:
             return
         while rows := await self._log._changed_since(self._revision, PAGE):
             for row in rows:
-                change = await self._note(self._log._encoding.decode_info(row))
-                if change is not None:
+                if (change := await self._note(self._log._encoding.decode_info(row))) is not None:
                     yield change
             self._revision = rows[-1].revision
 
@@ -153,8 +152,7 @@ class Listed:
 
     async def _note(self, info: RunInfo) -> tuple[float, Begun | None] | None:
         run, now = info.run_id, Begun.of(info)
-        known = self.known.get(run)
-        if known is None:
+        if (known := self.known.get(run)) is None:
             if info.status == "deleted" or not info.last_seq or not self._wants(info):
                 return None
             self.known[run] = now

@@ -228,10 +228,8 @@ class Selecting:
 
     def feed(self, record: Record) -> Sequence[Record]:
         """The records that this one lets in: none, itself, or also those of its run that were held."""
-        run = self._runs.get(record.run_id)
-        if run is None:
-            run = self._begun(record)
-            if run is None:
+        if (run := self._runs.get(record.run_id)) is None:
+            if (run := self._begun(record)) is None:
                 return ()
         if run.is_left_out or not self._passes(run, record):
             return ()

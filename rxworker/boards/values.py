@@ -78,8 +78,7 @@ class Series:
         if len(points) - self._begin > MAX_OF_STEP:
             points[self._begin :] = _outline(points[self._begin :])
         if len(points) > MAX_POINTS:
-            span = time - points[0][0]
-            self._step = max(2 * self._step, 2 * MAX_OF_STEP * span / MAX_POINTS)
+            self._step = max(2 * self._step, 2 * MAX_OF_STEP * (time - points[0][0]) / MAX_POINTS)
             steps: dict[float, list[tuple[float, float]]] = {}
             for point in points:
                 steps.setdefault(point[0] // self._step, []).append(point)
@@ -123,8 +122,7 @@ class _Alerts:
 
     def end(self, key: str, cause: float) -> None:
         """The value is not beyond the limit."""
-        waiting = self._since.pop(key, None)
-        if waiting is not None:
+        if (waiting := self._since.pop(key, None)) is not None:
             waiting.dispose()
         if self.firing.pop(key, None) is not None:
             self._report(key, cause, False)
@@ -304,8 +302,7 @@ class Values:
     def _add_point(self, key: str, now: float, number: float) -> None:
         series = self._series
         if key not in series and len(series) > MAX_GROUPS:
-            gone = next((name for name in series if name not in self._values), None)
-            if gone is None:
+            if (gone := next((name for name in series if name not in self._values), None)) is None:
                 return
             del series[gone]
         series.setdefault(key, Series()).add(now, number)

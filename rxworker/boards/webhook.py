@@ -138,15 +138,13 @@ class Webhook:
         id_, body = _message_of(change)
         attempt = 1
         while True:
-            failure = await self._post(id_, body)
-            if failure is None:
+            if (failure := await self._post(id_, body)) is None:
                 return ""
             if not failure.retryable:
                 self._is_closed = True
                 self._drop_all(f"{failure}")
                 return ""
-            delay = self._retry.delay(failure, attempt)
-            if delay is None:
+            if (delay := self._retry.delay(failure, attempt)) is None:
                 return f"{failure}"
             logger.warning(
                 "an alert was not received at %s: %s. It is sent again in %g s",

@@ -209,8 +209,7 @@ class Probe(Stage[Any]):
         consumer = self.consumer or self._scope.node
         if isinstance(self.inner, CountedSource):
             return self.inner.attach(observer, consumer)
-        edge = self.producer.edge(consumer, is_inner=self.is_inner)
-        tap = Tap(self.live, self.producer, consumer, edge, self._given)
+        tap = Tap(self.live, self.producer, consumer, self.producer.edge(consumer, is_inner=self.is_inner), self._given)
         sink, guard = tap.sink(observer, scheduler, is_guarded=is_guarded)
         if not is_guarded:
             return connect(self.inner, sink, scheduler)
@@ -372,8 +371,7 @@ class XRay(Generic[A, B]):
         return f"explain({name_of(self.pipeline)})"
 
     def _apply(self, source: Observable[A], live: Live) -> Observable[B]:
-        scope = Scope((), ("",), Counter())
-        made: Any = Probe(live, source, live.source, scope).apply(self.pipeline)
+        made: Any = Probe(live, source, live.source, Scope((), ("",), Counter())).apply(self.pipeline)
         if not isinstance(made, Observable):
             raise ConfigurationError(f"the pipeline returned {made!r:.60}, which is not an observable")
         return cast("Observable[B]", made)

@@ -172,8 +172,7 @@ class Live:
 
     def node(self, place: object, name: str, within: tuple[str, ...]) -> Node:
         """The operator at a place of the pipeline."""
-        found = self.nodes.get(place)
-        if found is None:
+        if (found := self.nodes.get(place)) is None:
             found = self.nodes[place] = Node(len(self.nodes), name, within)
         return found
 

@@ -215,8 +215,7 @@ class OpenConversation:
         run = self.run
         if run is not None and not run.done():
             await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
-        last = await self.latest()
-        if last is None:
+        if (last := await self.latest()) is None:
             return None
         if last.is_cut_off():
             return await self.recover(last.run_id, reason)

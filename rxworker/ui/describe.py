@@ -49,8 +49,7 @@ def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> 
     """
     if isinstance(arguments, str):
         return one_line(arguments, most)
-    given = ", ".join(f"{name}={_json(value)}" for name, value in arguments.items())
-    return one_line(given, most)
+    return one_line(", ".join(f"{name}={_json(value)}" for name, value in arguments.items()), most)
 
 
 def describe_result(result: ToolResult, most: int = MAX) -> str:

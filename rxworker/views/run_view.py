@@ -283,8 +283,7 @@ class RunView:
 
     def _stop_call(self, scope: changes.Scope, event: events.ToolStop) -> None:
         """A tool has returned; its result comes later, when hooks have seen it, or the call may run again."""
-        item = self._calls.get((scope.id, event.call_id))
-        if item is None:
+        if (item := self._calls.get((scope.id, event.call_id))) is None:
             return
         self._changed[item] = None
         if event.result is not None and event.result.content == DISCARDED_EARLY:
@@ -294,8 +293,7 @@ class RunView:
         item.ended, item.seconds = self.now, event.seconds
 
     def _count(self, scope: changes.Scope, record: Record, kind: str) -> None:
-        note = self._unknown.get((scope.id, kind))
-        if note is None:
+        if (note := self._unknown.get((scope.id, kind))) is None:
             self._unknown[scope.id, kind] = self._add_note(scope, record)
         else:
             note.times += 1
@@ -310,8 +308,7 @@ class RunView:
         return self._turns.get(scope.id, 0)
 
     def _find(self, scope: changes.Scope, name: str) -> BlockView | None:
-        item = self._live.get((scope.id, name))
-        if item is not None:
+        if (item := self._live.get((scope.id, name))) is not None:
             self._changed[item] = None
         return item
 
@@ -377,8 +374,7 @@ def _grow(view: RunView, change: changes.BlockGrow) -> None:
 
 
 def _extend(view: RunView, change: changes.BlockExtra) -> None:
-    item = view._find(change.block.scope, change.block.id)
-    if item is None:
+    if (item := view._find(change.block.scope, change.block.id)) is None:
         return
     if isinstance(change.event, events.SignatureDelta):
         item.signature = change.event.signature
@@ -393,8 +389,7 @@ def _take_value(view: RunView, change: changes.ArgumentValue) -> None:
 
 def _close_block(view: RunView, change: changes.BlockClose) -> None:
     block = change.block
-    item = view._find(block.scope, block.id)
-    if item is None:
+    if (item := view._find(block.scope, block.id)) is None:
         return
     if isinstance(item, CallView):
         item.written = view.now
@@ -423,8 +418,7 @@ def _start_call(view: RunView, change: changes.CallStart) -> None:
 
 
 def _report(view: RunView, change: changes.CallProgress) -> None:
-    call_id = change.id.rpartition("/")[2].partition("~")[0]
-    item = view._call(change.scope, change.id, call_id, "")
+    item = view._call(change.scope, change.id, change.id.rpartition("/")[2].partition("~")[0], "")
     item.progress, item.reports = change.progress, item.reports + 1
 
 
@@ -445,8 +439,7 @@ def _take_result(view: RunView, change: changes.CallResult) -> None:
 
 def _retract(view: RunView, change: changes.Retract) -> None:
     for name in (*change.blocks, *change.calls):
-        item = view._live.get((change.scope.id, name))
-        if item is None:
+        if (item := view._live.get((change.scope.id, name))) is None:
             continue
         view._void(item)
         if isinstance(item, CallView):

@@ -336,8 +336,7 @@ class ScopeTracker:
         index = event.index
         for ended, reason in self._open.end_before(event):
             yield from ended.end(reason)
-        block = self._open.get(index)
-        if block is None:
+        if (block := self._open.get(index)) is None:
             block = self._open_block(event)
             if not isinstance(event, events.BlockStart | events.BlockStop | events.BlockAbort):
                 yield from block.show()

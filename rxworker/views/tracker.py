@@ -183,8 +183,7 @@ class Tracker:
 
     def _enter(self, path: Path, made: list[changes.Change]) -> ScopeTracker:
         """The scope of this path; it and its parents are opened if they are not open."""
-        tracker = self._scopes.get(path)
-        if tracker is not None:
+        if (tracker := self._scopes.get(path)) is not None:
             return tracker
         around = self._enter(path[:-1], made)
         self._times[path] += 1
@@ -452,5 +451,4 @@ _DELTAS = {
 def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
     """The calls of the last assistant message, by their ids."""
     messages = () if conversation is None else conversation.messages
-    calls = next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
-    return {call.id: call for call in calls}
+    return {call.id: call for call in next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())}

@@ -158,8 +158,7 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
     name = request.params["id"]
     if len(name) <= MAX_ID:
         state.store.note_resuming(name, request.owner)
-    entry = state.runs.of(request).current(name)
-    if entry is None:
+    if (entry := state.runs.of(request).current(name)) is None:
         return web.Response(status=204)
     await entry.open()
     left_out_at, now = entry.left_out_at, asyncio.get_running_loop().time()
@@ -177,8 +176,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
     The answer of a running run is left out: `get_chat` streams all of it.
     """
     runs = state.runs.of(request)
-    entry = runs.current(request.params["id"])
-    if entry is None:
+    if (entry := runs.current(request.params["id"])) is None:
         return json_response([])
     await entry.open()
     shown = entry.run.state
@@ -216,8 +214,7 @@ def _watched(request: WebRequest, entry: RunEntry, name: str, earlier: Sequence[
 
 async def _dismissal(entry: RunEntry) -> AsyncGenerator[list[Record], None]:
     """The end of a paused run that its client did not want to go on. The run itself has no record of it."""
-    resume = RunResume(entry.run.state.conversation, resumes=entry.id)
-    events = resume, RunAbort("cancel", entry.reason)
+    events = RunResume(entry.run.state.conversation, resumes=entry.id), RunAbort("cancel", entry.reason)
     yield [Record(seq, entry.id, 0, 0, time.time(), each) for seq, each in enumerate(events, 1)]
 
 
@@ -231,8 +228,7 @@ def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     """The earlier runs whose message this run continues, as far as they are kept."""
     before: list[RunEntry] = []
     while entry.message_id is not None and entry.resumes is not None:
-        earlier = runs.get(entry.resumes)
-        if earlier is None:
+        if (earlier := runs.get(entry.resumes)) is None:
             break
         before.insert(0, earlier)
         entry = earlier
@@ -247,8 +243,7 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
         raise ApiError(400, "bad_request", f"the id of a conversation must have 1 to {MAX_ID} characters")
-    conversation = runs.conversation(name)
-    if conversation is not None:
+    if (conversation := runs.conversation(name)) is not None:
         await conversation.make_free()
     waiting = await _waiting(runs, given)
     dismissals = [reply.dismiss for reply in given.replies if reply.dismiss is not None]
@@ -316,8 +311,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
         _go_back(conversation, given.conversation, messages)
     elif given.replaces:
         conversation.check_free()
-        before = conversation.before(received)
-        if before is None:
+        if (before := conversation.before(received)) is None:
             _go_back(conversation, given.conversation, given.messages)
         else:
             conversation.session.conversation = before

@@ -140,8 +140,7 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
         raise ApiError(400, "bad_protocol", f"name the protocol {SUBPROTOCOL} beside the others, or none")
     state.store.check_open()  # a page that connects again to a server without its runs would take them for gone
     with state.streams.take():
-        socket = await request.open_socket(MAX_MESSAGE)
-        if socket is None:
+        if (socket := await request.open_socket(MAX_MESSAGE)) is None:
             raise ApiError(400, "no_websocket", "this address takes a WebSocket")
         connection = Connection(
             socket,

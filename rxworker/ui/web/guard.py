@@ -236,8 +236,7 @@ class Guard:
 
     def exchange(self, request: WebRequest) -> web.Response | None:
         """Exchange a token in the page's address: return a cookie and a redirect to the address without the token."""
-        given = request.query.get("token")
-        if given is None:
+        if (given := request.query.get("token")) is None:
             return None
         folder, _, page = request.path.rpartition("/")
         if request.route == BOARD_PAGE:
@@ -346,8 +345,7 @@ def _answer(request: WebRequest, error: Exception | SystemExit) -> web.Response:
             error,
             extra={"method": request.method, "path": request.raw_path},
         )
-        message = "the log cannot be read or written; the log of the server has the details"
-        return error_response(503, "log", message)
+        return error_response(503, "log", "the log cannot be read or written; the log of the server has the details")
     return _unexpected_error(request, error, error_response)
 
 
@@ -407,8 +405,7 @@ def _error_response(request: WebRequest) -> Callable[[int, str, str], web.Respon
     """How an error is written for the client of this route."""
     if _is_openai(request):
         return _openai_error_response
-    shows_body = request.route in CHAT or _is_ui_protocol(request)
-    return text_response if shows_body else json_error_response
+    return text_response if request.route in CHAT or _is_ui_protocol(request) else json_error_response
 
 
 def _openai_error_response(status: int, code: str, message: str) -> web.Response:

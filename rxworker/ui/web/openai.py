@@ -94,8 +94,7 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
         batches = batches_of(entry, watch_run(entry, "chat completion"))
         if given.stream:
             usage = partial(_usage, entry) if given.include_usage else None
-            pieces = chat_stream(batches, head, names, usage)
-            await state.streams.send(request, pieces, SSE_HEADERS, entry.redact)
+            await state.streams.send(request, chat_stream(batches, head, names, usage), SSE_HEADERS, entry.redact)
             return None
         try:
             completion = await chat_completion(batches, head, names)
@@ -142,8 +141,7 @@ async def get_response(state: ServerState, request: WebRequest) -> web.Response 
             raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, "response", "reliable"))
-        pieces = response_stream(batches, encoder, int(after))
-        await state.streams.send(request, pieces, SSE_HEADERS, entry.redact)
+        await state.streams.send(request, response_stream(batches, encoder, int(after)), SSE_HEADERS, entry.redact)
     return None
 
 

@@ -264,15 +264,13 @@ class ServerState:
         if owner is not None and not self.has_users:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
         check_owner(owner)
-        known = self.store.get(run.id, owner)
-        if known is not None:
+        if (known := self.store.get(run.id, owner)) is not None:
             if known.here is None and not known.conversation.has_session:  # from the log
                 known.here, known.is_added = run, True
                 known.conversation.use(session_of(run))
                 known.changed()
             return
-        name = worker or session_of(run).name or "program"
-        entry = self._conversation_of(run, conversation, name, owner)
+        entry = self._conversation_of(run, conversation, worker or session_of(run).name or "program", owner)
         first = first_event(run)
         resumes = first.resumes if isinstance(first, RunResume) else ""
         before = self.store.get(resumes, owner)
@@ -480,8 +478,7 @@ class ServerState:
             await self._on_alert.close()
         self.links.close()
         await self.store.close()
-        closing = [connection.close() for connection in tuple(self.sockets)]
-        await asyncio.gather(*closing, return_exceptions=True)
+        await asyncio.gather(*[connection.close() for connection in self.sockets], return_exceptions=True)
         await self.streams.close()
         self.store.forget()
 

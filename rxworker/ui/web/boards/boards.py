@@ -485,8 +485,7 @@ class Folds:
             return await self._of_log(dashboard, log, query.time, now)
         entries = await query.entries(runs)
         key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
-        known = self._past.get(key)
-        if known is None:
+        if (known := self._past.get(key)) is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
             is_past = query.time is not None and now < time.time() - SETTLED
             if is_past and dashboard.name in self._names:
@@ -538,8 +537,7 @@ class Folds:
         Before the board began, on a grid, so that moments share what is folded; and as of the board, if that is the
         same.
         """
-        since = _created_since(dashboard, now)
-        if since is None:
+        if (since := _created_since(dashboard, now)) is None:
             return None
         step = dashboard.reach / GRID
         since = since // step * step
@@ -564,8 +562,7 @@ class Folds:
         Raises:
             ApiError: Too many other moments of it are computed.
         """
-        task = self._folds.get(key)
-        if task is None:
+        if (task := self._folds.get(key)) is None:
             if sum(each[0] == key[0] for each in self._folds) >= MAX_FOLDS:
                 raise _too_many()
             task = self._folds[key] = asyncio.create_task(fold())
@@ -668,8 +665,7 @@ class Boards:
         Raises:
             ApiError: There is none.
         """
-        found = (self._of_links if of_link else self._served).get(name)
-        if found is None:
+        if (found := (self._of_links if of_link else self._served).get(name)) is None:
             known = ", ".join(self._served)
             raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
         return found
@@ -729,8 +725,8 @@ class Boards:
             feed = self._of_all(dashboard)
         elif feed is None or feed.board.error is not None:
             records = self._all_records(dashboard, noop) if is_all else self._source(runs, query, entries)
-            made = ExplainedFeed if explains else BoardFeed
-            feed = self.feeds[key] = made(dashboard.show(records, xray=explains))
+            board = dashboard.show(records, xray=explains)
+            feed = self.feeds[key] = ExplainedFeed(board) if explains else BoardFeed(board)
         is_lasting = not explains and not query.scope and runs.owner is None and name in self._lasting
         feed.clients += 1
         try:
@@ -830,8 +826,7 @@ class Boards:
 
         if query.run:
             return merge_runs(shown)
-        later = self._store.runs.pipe(ops.filter(is_new), ops.map(_unseen))
-        return merge_runs(later.pipe(ops.start_with(*shown)))
+        return merge_runs(self._store.runs.pipe(ops.filter(is_new), ops.map(_unseen), ops.start_with(*shown)))
 
     def _all_records(
         self, dashboard: Dashboard, on_read: Callable[[], object], moments: Moments | None = None

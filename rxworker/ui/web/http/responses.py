@@ -305,8 +305,7 @@ class Page:
         Raises:
             ApiError: There is no such file.
         """
-        file = self.files.get(path)
-        if file is None:
+        if (file := self.files.get(path)) is None:
             raise ApiError(404, "not_found", "there is no such file")
         # The browser checks each time whether its copy is current.
         headers = {"ETag": file.etag, "Cache-Control": "no-cache", **file.headers}
@@ -398,8 +397,7 @@ def health_routes(
     looks: list[Look] = []
 
     async def find_silence() -> str:
-        log = find_log()
-        if log is None:
+        if (log := find_log()) is None:
             return ""
         if not looks:  # one at a time for all probes
             looks.append(asyncio.create_task(log.info("run-0"), name="probe of the log"))

@@ -50,8 +50,7 @@ class Hosts:
 
     def allow(self, header: str) -> bool:
         """Whether a request with this ``Host`` header is allowed."""
-        name = host_name(header)
-        if name is None:
+        if (name := host_name(header)) is None:
             return False
         if self._any or name in self._names:
             return True

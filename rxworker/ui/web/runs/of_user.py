@@ -61,8 +61,7 @@ class Runs:
             info = await self.store.log.listed(run_id)
             if info is not None and info.last_seq:
                 self.store.note(info)
-            entry = self.get(run_id)
-            if entry is not None:
+            if (entry := self.get(run_id)) is not None:
                 await entry.keep_pause()
         if entry is None:
             raise _no_run()
@@ -170,8 +169,7 @@ class Runs:
         self.store.check_room(self.owner)
         if conversation is None:
             return self.next_run(self.begin_conversation(worker), (message,))
-        entry = self.conversation(conversation)
-        if entry is None:
+        if (entry := self.conversation(conversation)) is None:
             raise ApiError(404, "no_conversation", "there is no such conversation; begin a new one")
         return self.next_run(entry, (message,))
 
@@ -302,8 +300,7 @@ class Runs:
         Raises:
             ApiError: There is no such conversation.
         """
-        found = self.conversation(conversation)
-        if found is None:
+        if (found := self.conversation(conversation)) is None:
             message = "there is no such conversation: it was deleted, or the server was restarted"
             raise ApiError(404, "no_conversation", message)
         return found

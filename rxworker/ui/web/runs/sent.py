@@ -107,8 +107,7 @@ def _records_until(entry: RunEntry, seq: int) -> list[Record]:
     def is_before(record: Record) -> bool:
         return record.seq < seq
 
-    source = entry.run.records.pipe(ops.take_while(is_before, inclusive=True))
-    source.subscribe(found.append, lambda _: None).dispose()
+    entry.run.records.pipe(ops.take_while(is_before, inclusive=True)).subscribe(found.append, lambda _: None).dispose()
     return found
 
 

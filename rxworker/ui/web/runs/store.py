@@ -258,8 +258,7 @@ class RunStore:
 
     def feed(self, owner: str | None) -> RunFeed:
         """Return the list of one user's runs, for listeners."""
-        feed = self._feeds.get(owner)
-        if feed is None:
+        if (feed := self._feeds.get(owner)) is None:
             feed = self._feeds[owner] = RunFeed(partial(self.of, owner))
         return feed
 
@@ -309,8 +308,7 @@ class RunStore:
             is_added: Whether the program started it.
         """
         session = conversation.session
-        is_stored = isinstance(run, str) or (not is_added and session.log is self.log)
-        log = self.log if is_stored else None
+        log = self.log if isinstance(run, str) or (not is_added and session.log is self.log) else None
         row = RunRow(
             title=title[:TITLE],
             worker=conversation.name,
@@ -459,8 +457,7 @@ class RunStore:
 
     async def owner_of_run(self, run_id: str) -> str | None:
         """The user of the run with this id; ``None`` if there is no such run."""
-        entry = self._entries.get(run_id)
-        if entry is not None:
+        if (entry := self._entries.get(run_id)) is not None:
             return entry.conversation.owner
         info = None if self.log is None else await self.log.listed(run_id)
         return None if info is None else self.owner_of(info)
@@ -476,8 +473,7 @@ class RunStore:
 
     def _stored_entry(self, log: EventLog, info: RunInfo) -> RunEntry:
         owner, id_ = self.owner_of(info), conversation_id(info)
-        conversation = self._conversations.get((owner, id_))
-        if conversation is None:
+        if (conversation := self._conversations.get((owner, id_))) is None:
             branch, marks = branch_in(info.row.labels), StoredMarks.of(info.row.labels).marks
             conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch, marks=marks)
         return RunEntry(info, conversation, self.settings, log, on_change=self.feed(owner).wake)

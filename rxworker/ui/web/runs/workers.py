@@ -155,8 +155,7 @@ class WorkerSource:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
 
     def _info(self, name: str, request: WebRequest | None) -> WorkerInfo:
-        worker = self._spare.get(name)
-        if worker is None:
+        if (worker := self._spare.get(name)) is None:
             worker = self._made(name, request)
         if name not in self._of_request:
             self._spare[name] = worker
@@ -181,5 +180,4 @@ def _takes_request(make: Callable[..., object]) -> bool:
     except (TypeError, ValueError):  # a built-in without a signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in parameters if p.default is p.empty and p.kind in positional]
-    return len(required) == 1
+    return sum(p.default is p.empty and p.kind in positional for p in parameters) == 1

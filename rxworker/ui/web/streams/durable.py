@@ -133,8 +133,7 @@ def page_response(
     headers["Content-Type"] = source.content_type
     if query.offset != "now":
         # More may follow on the last page of an open stream, so that a client revalidates it each time.
-        is_whole = page.is_closed or not page.is_up_to_date
-        headers["Cache-Control"] = _WHOLE_PAGE if is_whole else "private, no-cache"
+        headers["Cache-Control"] = _WHOLE_PAGE if page.is_closed or not page.is_up_to_date else "private, no-cache"
         etag = headers["ETag"] = _etag(source, query.offset or "-1", page)
         if etag in map(str.strip, request.headers.get("If-None-Match", "").split(",")):
             return web.Response(status=304, headers=headers)
@@ -217,8 +216,7 @@ async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "
             return
         try:
             if page.is_up_to_date:
-                following = await next_page(source, page.next, min(left, LONG_POLL))
-                if following is None:
+                if (following := await next_page(source, page.next, min(left, LONG_POLL))) is None:
                     return
                 page = following
             else:

@@ -109,8 +109,7 @@ class StreamEntry:
         """
         if not cursor:
             return 0
-        match = CURSOR.fullmatch(cursor)
-        if match is None:
+        if (match := CURSOR.fullmatch(cursor)) is None:
             raise ApiError(400, "bad_cursor", "a cursor is the id of an event of this stream: its epoch and a number")
         epoch, seq = map(int, match.groups())
         return seq if epoch == self.published.epoch else 0
@@ -128,8 +127,7 @@ class StreamEntry:
 
     def item(self, record: Record) -> bytes:
         """The item of a record as JSON."""
-        data = self._items.get(record.seq)
-        if data is None:
+        if (data := self._items.get(record.seq)) is None:
             self.encoded += 1
             data = _keep(self._items, record.seq, self.redact(encode_json(record.event)))
         return data

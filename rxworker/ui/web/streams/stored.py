@@ -173,8 +173,7 @@ class LogStream:
     async def _tail(self) -> StreamPage:
         info = await self._info()
         at = 0, 0
-        last = info.row.end or info.last_seq
-        async for entry in self.log.read(self.run_id, max(last - 1, 0)):
+        async for entry in self.log.read(self.run_id, max((info.row.end or info.last_seq) - 1, 0)):
             at = entry.epoch, entry.last
             if info.row.end:
                 break
