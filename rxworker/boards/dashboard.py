@@ -496,8 +496,9 @@ class Board:
             self._runs.on_next(item)
 
     def _take(self, record: Record) -> None:
-        is_unread = record.event.__class__ in self._unread and not self._past
-        if self._is_over or (is_unread and self._changes_nothing(record)):
+        # No timer of before a record that no panel reads may subscribe to it.
+        is_unread = record.event.__class__ in self._unread and not (self._past or self._fold.clock.has_due(record.time))
+        if self._is_over or is_unread:
             return
         if self._note(record.time) or self._is_beginning or self._past:
             self._past.append(record)
@@ -506,10 +507,6 @@ class Board:
         else:
             self._fold.take(record)
         self._wake(self._last + self._every)
-
-    def _changes_nothing(self, record: Record) -> bool:
-        """Whether a record that no panel reads is left out: no timer of before it may subscribe to it."""
-        return not self._fold.clock.has_due(record.time)
 
     def _note(self, time: float) -> bool:
         """Let the clocks wait while a history is read. Returns whether a record of this time is of one."""

@@ -228,9 +228,8 @@ class Selecting:
 
     def feed(self, record: Record) -> Sequence[Record]:
         """The records that this one lets in: none, itself, or also those of its run that were held."""
-        if (run := self._runs.get(record.run_id)) is None:
-            if (run := self._begun(record)) is None:
-                return ()
+        if (run := self._runs.get(record.run_id) or self._begun(record)) is None:
+            return ()
         if run.is_left_out or not self._passes(run, record):
             return ()
         if not run.needs or (run.has_ended and not run.held and isinstance(record.event, events.Custom)):

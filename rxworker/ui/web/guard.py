@@ -404,12 +404,8 @@ def _is_openai(request: WebRequest) -> bool:
 def _error_response(request: WebRequest) -> Callable[[int, str, str], web.Response]:
     """How an error is written for the client of this route."""
     if _is_openai(request):
-        return _openai_error_response
+        return lambda status, code, message: json_response(openai_error(status, code, message), status)
     return text_response if request.route in CHAT or _is_ui_protocol(request) else json_error_response
-
-
-def _openai_error_response(status: int, code: str, message: str) -> web.Response:
-    return json_response(openai_error(status, code, message), status)
 
 
 def _unexpected_error(

@@ -249,11 +249,9 @@ FRAMES = {"Content-Security-Policy": f"{CONTENT_SECURITY_POLICY}; frame-src 'sel
 TYPES = {
     ".css": "text/css",
     ".html": "text/html",
-    ".ico": "image/x-icon",
     ".js": "text/javascript",
     ".mjs": "text/javascript",
     ".json": "application/json",
-    ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
     ".LICENSE": "text/plain",
