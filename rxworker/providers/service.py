@@ -539,9 +539,7 @@ def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:
         "context_length": "the conversation is too long for the model; shorten it",
         "rate_limit": f"{pause} and try again, or send fewer requests",
         "quota": "check the account's plan and billing",
-        "overloaded": f"{pause} and try again",
-        "server": f"{pause} and try again",
-        "timeout": f"{pause} and try again",
+        **dict.fromkeys(("overloaded", "server", "timeout"), f"{pause} and try again"),
         "invalid_request": "check the request's options",
     }.get(kind)
     return f" - {advice}" if advice else ""

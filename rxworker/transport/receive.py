@@ -16,44 +16,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.errors import ProviderError, RemoteProtocolError, RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import BlockAbort, Error, Opaque, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
-from rxworker.operators.kernel import Operator, many, stage
+from rxworker.operators.kernel import many
 from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import Part
 
 
-def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
-    """Decode, and end with an error if the response reports a failure, or breaks off.
-
-        --b--b--#              bytes
-        [ receive(decoder) ]
-        --s--d--(a,e,f,#)      start, delta; abort, Error, Status(FAILED)
-
-    The open blocks are closed before the error goes on. As long as no event has passed there is nothing to close: then
-    the error alone is passed on, so that the request can be made again and no observer has seen anything. An error of
-    the connection after the response's terminal event changes nothing.
-
-    Args:
-        make: Makes the provider's decoder.
-    """
-
-    def apply(source: Observable[bytes]) -> Observable[ResponseEvent]:
-        def start(observer: abc.ObserverBase[ResponseEvent]) -> Receiver:
-            return Receiver(make, observer)
-
-        return stage(source, start)
-
-    return apply
-
-
 class Receiver(abc.ObserverBase[bytes]):
     """One response that arrives: takes the bytes and emits events to the observer.
+
+        --b--b--#                bytes
+        --s--d--(a,e,f,#)        start, delta; abort, Error, Status(FAILED)
+
+    It ends with an error if the response reports a failure, or breaks off. The open blocks are closed before the error
+    goes on.
 
     Args:
         make: Makes the provider's decoder.

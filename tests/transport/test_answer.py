@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from reactivex import Observable, abc, throw
@@ -14,10 +15,10 @@ from rxworker.errors import HttpStatusError, ProviderError, TransportError
 from rxworker.events import Error, Ping, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.events.meta import TRUNCATED
 from rxworker.operators import retry_before_first, time_out
-from rxworker.operators.kernel import Stage
+from rxworker.operators.kernel import Stage, stage
 from rxworker.transport import Retry, Timeouts
 from rxworker.transport.answer import Answer
-from rxworker.transport.receive import receive
+from rxworker.transport.receive import Receiver
 
 BUSY = Error("overloaded", "busy", retryable=True, kind="overloaded")
 FAILED = Status(ResponseStatus.FAILED)
@@ -73,6 +74,10 @@ def in_turn(scheduler: TestScheduler, scripts: Sequence[Script]) -> Observable[b
     return Observable(subscribe)
 
 
+def received(source: Observable[bytes]) -> Observable[ResponseEvent]:
+    return stage(source, partial(Receiver, Lines))
+
+
 def plain(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:
     def explained(error: Exception, _: Observable[bytes]) -> Observable[bytes]:
         return throw(explain(error))
@@ -80,7 +85,7 @@ def plain(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> O
     return source.pipe(
         time_out(None, times.idle, clock),
         ops.catch(explained),
-        receive(Lines),
+        received,
         time_out(times.first, None, clock),
         retry_before_first(RETRY.delay, clock),
     )

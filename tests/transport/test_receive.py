@@ -1,8 +1,9 @@
-"""`receive`: from bytes to events, whatever a decoder and a connection do."""
+"""`Receiver`: from bytes to events, whatever a decoder and a connection do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import reactivex
@@ -12,16 +13,23 @@ from rxworker.errors import ProviderError, TransportError, TransportTimeoutError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta, Usage
 from rxworker.events.deltas import Parts
 from rxworker.events.meta import TRUNCATED
-from rxworker.operators.kernel import Sink, connect
-from rxworker.providers import Anthropic, Gemini
+from rxworker.operators.kernel import Operator, Sink, connect, stage
+from rxworker.providers import Anthropic, Gemini, ResponseDecoder
 from rxworker.testing import anthropic_frames, lint, say
-from rxworker.transport.receive import receive
+from rxworker.transport.receive import Receiver
 from tests.seen import outcome
 
 BROKE = TransportError("the cable", retryable=True)
 FAILED = Status(ResponseStatus.FAILED)
 CUT = Error(TRUNCATED, "cut", retryable=True, kind=TRUNCATED)
 BUSY = Error("overloaded", "busy", retryable=True, kind="overloaded")
+
+
+def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
+    def apply(source: Observable[bytes]) -> Observable[ResponseEvent]:
+        return stage(source, partial(Receiver, make))
+
+    return apply
 
 
 class Lines:

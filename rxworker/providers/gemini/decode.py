@@ -64,6 +64,7 @@ from rxworker.providers.malformed import (
     stream_failure,
 )
 from rxworker.providers.takes import made_id
+from rxworker.providers.usage import merge_usage
 
 # The developer API and Vertex AI call the list of works by different names.
 WORKS = ("citationSources", "citations")
@@ -424,7 +425,7 @@ class GeminiDecoder(LenientDecoder):
         waiting, self._news = self._news, []
         for raw in reversed(waiting):
             if isinstance(update := read_json(raw), dict):
-                self._usage = wire.merge_usage(self._usage, update)
+                self._usage = merge_usage(self._usage, update)
                 return True
         return False
 

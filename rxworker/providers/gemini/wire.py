@@ -217,17 +217,6 @@ NUMBERS = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"
 APART = ("toolUsePromptTokenCount", "thoughtsTokenCount")
 
 
-def merge_usage(raw: JsonObject, update: JsonObject) -> JsonObject:
-    """The numbers so far, updated; what is absent or null in the update stays.
-
-    >>> merge_usage({"a": 1, "b": 2}, {"a": 3, "b": None, "c": 4})
-    {'a': 3, 'b': 2, 'c': 4}
-    """
-    if None in update.values():
-        update = {key: value for key, value in update.items() if value is not None}
-    return raw | update
-
-
 def read_usage(raw: JsonObject) -> Usage:
     """The normal form.
 

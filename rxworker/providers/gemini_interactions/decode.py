@@ -21,10 +21,10 @@ from rxworker.messages.lenient_json import word
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, error_failure
-from rxworker.providers.gemini.wire import merge_usage
 from rxworker.providers.gemini_interactions import wire
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
 from rxworker.providers.malformed import EventDecoder, Handlers
+from rxworker.providers.usage import merge_usage
 
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
 # of.

@@ -23,22 +23,14 @@ from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.error_table import FINISH_REASONS
 from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.malformed import BROKEN, DONE, UNREADABLE, LenientDecoder, error_frame_failure, read_loosely
+from rxworker.providers.openai_chat import wire
 from rxworker.providers.openai_chat.choice import Choice
-from rxworker.providers.openai_chat.wire import (
-    NO_GROWTH,
-    Position,
-    WireChunk,
-    decode_chunk,
-    growth_of,
-    read_names,
-    read_usage,
-)
 
 EMPTY = Failure("the server ended its answer before it began", "empty", "server")
 
 # Beside the members that are read; ``p`` is the ``obfuscation`` of Mistral.
 _REPEATED = "id model object created service_tier system_fingerprint obfuscation p"
-HEAD = frozenset((*WireChunk.__struct_fields__, *_REPEATED.split()))
+HEAD = frozenset((*wire.WireChunk.__struct_fields__, *_REPEATED.split()))
 """The members of a chunk that are read or of no use."""
 
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
@@ -73,7 +65,7 @@ class OpenAIChatDecoder(LenientDecoder):
         if self._broken or frame.data == DONE or frame.event == "error":
             return self._take_last(frame)
         try:
-            chunk = decode_chunk(frame.data)
+            chunk = wire.decode_chunk(frame.data)
         except UNREADABLE as error:
             return self._take_unread(frame, error)
         return self._take(chunk, frame.data)
@@ -82,11 +74,11 @@ class OpenAIChatDecoder(LenientDecoder):
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
-        chunks = self._all_of(datas[:-1] if ends else datas, decode_chunk)
+        chunks = self._all_of(datas[:-1] if ends else datas, wire.decode_chunk)
         if chunks is None or has_event(frames, "error"):
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
-        growths = [*map(growth_of, chunks), NO_GROWTH]
+        growths = [*map(wire.growth_of, chunks), wire.NO_GROWTH]
         at = 0
         while at < len(chunks) and not self._over:
             position, text = growths[at]
@@ -107,7 +99,7 @@ class OpenAIChatDecoder(LenientDecoder):
             made += self.feed(frames[-1])
         return made
 
-    def _grow(self, position: Position, texts: list[str]) -> TextDelta | InputJsonDelta | None:
+    def _grow(self, position: wire.Position, texts: list[str]) -> TextDelta | InputJsonDelta | None:
         """Add to what is open at this place.
 
         Return the delta of the first text, or ``None`` if nothing is, or a failure waits.
@@ -125,7 +117,7 @@ class OpenAIChatDecoder(LenientDecoder):
         is_whole = not self._over and (self._failure or self._completed())
         return self._end() if is_whole else super().finish()
 
-    def _take(self, chunk: WireChunk, data: bytes) -> Events:
+    def _take(self, chunk: wire.WireChunk, data: bytes) -> Events:
         choices, usage = chunk.choices or (), chunk.usage
         is_plain = choices and chunk.error is None and chunk.x_groq is None
         failure = None if is_plain else _failure(chunk, data)
@@ -133,9 +125,9 @@ class OpenAIChatDecoder(LenientDecoder):
         if not self._started and (failure is None or choices):
             self._start(chunk, data)
         if self._failure is None and failure is None:
-            for wire in choices:
-                choice = self._choices.get(wire.index) or self._new_choice(wire.index)
-                choice.take(wire)
+            for piece in choices:
+                choice = self._choices.get(piece.index) or self._new_choice(piece.index)
+                choice.take(piece)
             if not (choices or usage or _has_usage(chunk)):
                 self._keep(Opaque("chunk", read_json(data)))
         if is_head and (choices or usage):
@@ -143,11 +135,11 @@ class OpenAIChatDecoder(LenientDecoder):
                 self._keep(event)
         if chunk.x_groq is not None:
             usage = usage or chunk.x_groq.usage
-        for wire in choices:
-            usage = usage or wire.usage
+        for piece in choices:
+            usage = usage or piece.usage
         if usage and usage != self._usage:
             self._usage = usage
-            self._keep(read_usage(usage))
+            self._keep(wire.read_usage(usage))
         if failure is not None and self._failure is None:
             self._failure = failure
             self._events += self.blocks.abort_all(failure.message)
@@ -155,10 +147,10 @@ class OpenAIChatDecoder(LenientDecoder):
             return self._end()
         return self._take_events()
 
-    def _start(self, chunk: WireChunk, data: bytes) -> None:
+    def _start(self, chunk: wire.WireChunk, data: bytes) -> None:
         if self._started:
             return
-        names = read_names(data)
+        names = wire.read_names(data)
         name, model = names.id, names.model
         # Azure sends a chunk without a name and without choices before the first real one.
         if not (name or chunk.choices):
@@ -213,7 +205,7 @@ class OpenAIChatDecoder(LenientDecoder):
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
-        chunk, rest = read_loosely(as_object(raw), WireChunk)
+        chunk, rest = read_loosely(as_object(raw), wire.WireChunk)
         if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
             return self._odd(Opaque("chunk", raw))
         self._start(chunk, frame.data)
@@ -232,7 +224,7 @@ class OpenAIChatDecoder(LenientDecoder):
         return self._fail(BROKEN if self._broken else error_frame_failure(frame))
 
 
-def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
+def _failure(chunk: wire.WireChunk, data: bytes) -> Failure | None:
     error = chunk.error or (chunk.x_groq.error if chunk.x_groq else None)
     if not error and not chunk.choices and data.find(b'"error"') >= 0:
         raw = read_json(data)
@@ -244,5 +236,5 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
     return error_failure({"error": error} if isinstance(error, dict) else read_json(data))
 
 
-def _has_usage(chunk: WireChunk) -> bool:
+def _has_usage(chunk: wire.WireChunk) -> bool:
     return bool(chunk.usage or (chunk.x_groq and chunk.x_groq.usage))

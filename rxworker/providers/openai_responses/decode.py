@@ -80,7 +80,6 @@ class Items:
         # The last item that came under an ``output_index``; none came without one.
         self._by_index: dict[int | None, Item] = {}
         self._by_name: dict[str, Item] = {}
-        self._noted = 0  # of the items, by their names: few responses need a lookup by name
         self._next = 0
         self._blocks = blocks
 
@@ -196,8 +195,7 @@ class Items:
         if item is None:
             known: JsonObject = {"type": text.item}
             known |= {"name": event.name} if event.name else {}
-            item = self._new(event.output_index, known)
-            item.names = (event.item_id,)
+            item = self._new(event.output_index, known, (event.item_id,))
             item.start(events)
         return item
 
@@ -217,15 +215,12 @@ class Items:
 
     def _named(self, *names: Json) -> Item | None:
         """The last item that has the first of these names that one has."""
-        for item in self.all[self._noted :]:
-            self._by_name |= {name: item for name in item.names if isinstance(name, str)}
-        self._noted = len(self.all)
         for name in names:
             if name and isinstance(name, str) and name in self._by_name:
                 return self._by_name[name]
         return None
 
-    def _new(self, output_index: int | None, wire: JsonObject) -> Item:
+    def _new(self, output_index: int | None, wire: JsonObject, names: Sequence[Json] = ()) -> Item:
         key = self._next
         if output_index is not None and output_index >= 0 and output_index not in self._by_index:
             key = output_index
@@ -234,8 +229,11 @@ class Items:
         kind = wire.get("type")
         if type(kind) is not str:
             kind = ""
-        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, (wire.get("id"), wire.get("call_id")))
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks)
         self.all.append(item)
+        for name in names or (wire.get("id"), wire.get("call_id")):
+            if type(name) is str:
+                self._by_name[name] = item
         self._by_index[key if output_index is None else output_index] = item
         return item
 
@@ -246,16 +244,13 @@ def _position(event: WireEvent, text: Text) -> Position:
     return text.field, number or 0, text.block_type
 
 
+STREAMED_PARTS = ("content_part", "reasoning_part", "reasoning_summary_part")
 # What an event does to the items, each with the pieces so far of a text that goes on; see `Items._delta`.
 ITEM_HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], list[str] | None]] = {
     "response.output_item.added": Items._added,
     "response.output_item.done": Items._ended,
-    "response.content_part.added": Items._silent,
-    "response.content_part.done": Items._part,
-    "response.reasoning_part.added": Items._silent,
-    "response.reasoning_part.done": Items._part,
-    "response.reasoning_summary_part.added": Items._silent,
-    "response.reasoning_summary_part.done": Items._part,
+    **dict.fromkeys([f"response.{part}.added" for part in STREAMED_PARTS], Items._silent),
+    **dict.fromkeys([f"response.{part}.done" for part in STREAMED_PARTS], Items._part),
     "response.output_text.annotation.added": Items._annotation,
     **dict.fromkeys(TEXT_DELTAS, Items._delta),
     **dict.fromkeys(WHOLES, Items._whole),

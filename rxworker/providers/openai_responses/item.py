@@ -29,7 +29,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import JsonObject
 from rxworker.messages.lenient_json import json_text, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.takes import made_id
@@ -177,7 +177,6 @@ class Item(Struct, eq=False):
         kind: Its type.
         wire: The item as it was added, or as much as is known of it.
         blocks: Opens blocks; shared by all items.
-        names: Under which an event may speak of it, and whatever else the server put there.
         ended: Whether it has ended.
         called: Whether it is a whole call of one of the client's tools.
         malformed: Whether it is a call that names no tool.
@@ -190,7 +189,6 @@ class Item(Struct, eq=False):
     kind: str
     wire: JsonObject
     blocks: BlockFactory
-    names: tuple[Json, ...]
     ended: bool = False
     called: bool = False
     malformed: bool = False
