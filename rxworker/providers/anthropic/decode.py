@@ -16,20 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import (
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    Opaque,
-    Ping,
-    ResponseEvent,
-    ResponseStatus,
-    SignatureDelta,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
@@ -44,13 +31,13 @@ from rxworker.providers.finish_reasons import NORMAL, known_kind, read_stop
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder
 from rxworker.providers.takes import made_id
 
-TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
-TOOL_USE = BlockType.TOOL_USE
+TEXT_TYPES = {"text": events.BlockType.TEXT, "thinking": events.BlockType.THINKING}
+TOOL_USE = events.BlockType.TOOL_USE
 OWN = frozenset({"type", "id", "name", "input"})  # in the next request anyway
 NAMELESS = OpaqueMetadata("tool_use")  # a call that names no tool, and so cannot run
 
 
-Opening: TypeAlias = tuple[BlockType, BlockMetadata | None, JsonObject | None]
+Opening: TypeAlias = tuple[events.BlockType, BlockMetadata | None, JsonObject | None]
 """How a block begins: what it holds; which tool, result or unknown kind.
 
 And what the next request must repeat, as far as it is known.
@@ -70,7 +57,7 @@ class OpenBlock(Struct):
     """
 
     index: int
-    block_type: BlockType
+    block_type: events.BlockType
     began_whole: bool = False
     is_nameless: bool = False
     pieces: dict[str, list[str]] | None = None
@@ -109,19 +96,19 @@ def read_block(block: JsonObject) -> Opening:
             echo = {key: value for key, value in block.items() if key not in OWN}
         tool = _tool(block)
         if not tool.name:
-            return BlockType.OPAQUE, NAMELESS, None
+            return events.BlockType.OPAQUE, NAMELESS, None
         return TOOL_USE, tool, echo
     kind = word(sort)
     if kind in TEXT_TYPES:
         return TEXT_TYPES[kind], None, None
     if kind == "redacted_thinking":
-        return BlockType.THINKING, None, block
+        return events.BlockType.THINKING, None, block
     if kind in OWN_CALLS:
-        return BlockType.SERVER_TOOL_USE, _tool(block), block
+        return events.BlockType.SERVER_TOOL_USE, _tool(block), block
     if kind.endswith("_tool_result"):
         metadata = ToolResultMetadata(word(block.get("tool_use_id")), kind)
-        return BlockType.SERVER_TOOL_RESULT, metadata, block
-    return BlockType.OPAQUE, OpaqueMetadata(kind), block
+        return events.BlockType.SERVER_TOOL_RESULT, metadata, block
+    return events.BlockType.OPAQUE, OpaqueMetadata(kind), block
 
 
 def parsed(value: Json) -> Json:
@@ -134,49 +121,49 @@ def parsed(value: Json) -> Json:
     return decoded
 
 
-def _tool(block: JsonObject) -> ToolUseMetadata:
+def _tool(block: JsonObject) -> events.ToolUseMetadata:
     call_id, name = block.get("id"), block.get("name")
     if type(call_id) is str and type(name) is str:
-        return ToolUseMetadata(call_id, name)
-    return ToolUseMetadata(word(call_id), word(name))
+        return events.ToolUseMetadata(call_id, name)
+    return events.ToolUseMetadata(word(call_id), word(name))
 
 
 # Which blocks a delta may open, when no start has come for it.
-IMPLICIT: dict[type, BlockType] = {
-    wire.WireTextDelta: BlockType.TEXT,
-    wire.WireCitationDelta: BlockType.TEXT,
-    wire.WireThinkingDelta: BlockType.THINKING,
-    wire.WireSignatureDelta: BlockType.THINKING,
+IMPLICIT: dict[type, events.BlockType] = {
+    wire.WireTextDelta: events.BlockType.TEXT,
+    wire.WireCitationDelta: events.BlockType.TEXT,
+    wire.WireThinkingDelta: events.BlockType.THINKING,
+    wire.WireSignatureDelta: events.BlockType.THINKING,
 }
 
 
 # The texts in a start of a text or of thinking.
-FIRST = {"text": TextDelta, "thinking": ThinkingDelta, "signature": SignatureDelta}
+FIRST = {"text": events.TextDelta, "thinking": events.ThinkingDelta, "signature": events.SignatureDelta}
 
 
 def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
     """What a start already holds, as the deltas that would have brought it.
 
-    >>> first_deltas(OpenBlock(0, BlockType.TEXT), {"type": "text", "text": "Hi"})
+    >>> first_deltas(OpenBlock(0, events.BlockType.TEXT), {"type": "text", "text": "Hi"})
     [TextDelta(index=0, text='Hi', choice=0)]
     """
     index, kind = opened.index, opened.block_type
-    if opened.began_whole and kind in (TOOL_USE, BlockType.SERVER_TOOL_USE):
-        return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
-    events: list[ResponseEvent] = []
+    if opened.began_whole and kind in (TOOL_USE, events.BlockType.SERVER_TOOL_USE):
+        return [events.InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
+    emitted: list[events.ResponseEvent] = []
     if kind in TEXT_TYPES.values():
-        events += [FIRST[name](index, word(block[name])) for name in filter(block.get, FIRST)]
-    if kind is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
-        events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
-    return events
+        emitted += [FIRST[name](index, word(block[name])) for name in filter(block.get, FIRST)]
+    if kind is events.BlockType.TEXT and isinstance(citations := block.get("citations"), list):
+        emitted += [events.CitationDelta(index, one) for one in citations if isinstance(one, dict)]
+    return emitted
 
 
 def _add_signature(block: OpenBlock, delta: wire.WireSignatureDelta) -> Events:
-    return [SignatureDelta(block.index, delta.signature)]
+    return [events.SignatureDelta(block.index, delta.signature)]
 
 
 def _add_citation(block: OpenBlock, delta: wire.WireCitationDelta) -> Events:
-    return [CitationDelta(block.index, delta.citation)]
+    return [events.CitationDelta(block.index, delta.citation)]
 
 
 def _add_server_input(block: OpenBlock, delta: wire.WireInputDelta) -> Events:
@@ -184,7 +171,7 @@ def _add_server_input(block: OpenBlock, delta: wire.WireInputDelta) -> Events:
         return ()
     if delta.text:
         block.keep("input", delta.text)
-    return [InputJsonDelta(block.index, delta.text)]
+    return [events.InputJsonDelta(block.index, delta.text)]
 
 
 def _keep_members(block: OpenBlock, delta: wire.WireCompactionDelta | wire.WireSignatureDelta) -> Events:
@@ -202,20 +189,20 @@ KEPT: dict[type, str] = {wire.WireTextDelta: "text", wire.WireThinkingDelta: "th
 """The fields of a block of an unknown kind that grow by deltas."""
 
 # What a delta becomes that does nothing but add to the text of its block.
-PLAIN: dict[tuple[BlockType, type], Callable[[int, str], TextDeltas]] = {
-    (BlockType.TEXT, wire.WireTextDelta): TextDelta,
-    (BlockType.THINKING, wire.WireThinkingDelta): ThinkingDelta,
-    (BlockType.TOOL_USE, wire.WireInputDelta): InputJsonDelta,
+PLAIN: dict[tuple[events.BlockType, type], Callable[[int, str], TextDeltas]] = {
+    (events.BlockType.TEXT, wire.WireTextDelta): events.TextDelta,
+    (events.BlockType.THINKING, wire.WireThinkingDelta): events.ThinkingDelta,
+    (events.BlockType.TOOL_USE, wire.WireInputDelta): events.InputJsonDelta,
 }
 
 # What any other delta does, by the block it is for. What is not in the tables travels on as `Opaque`.
-ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
-    (BlockType.TEXT, wire.WireCitationDelta): _add_citation,
-    (BlockType.THINKING, wire.WireSignatureDelta): _add_signature,
-    (BlockType.SERVER_TOOL_USE, wire.WireInputDelta): _add_server_input,
-    (BlockType.OPAQUE, wire.WireCompactionDelta): _keep_members,
-    (BlockType.OPAQUE, wire.WireSignatureDelta): _keep_members,
-    **{(BlockType.OPAQUE, kind): _keep_piece for kind in KEPT},
+ADDERS: dict[tuple[events.BlockType, type], Callable[[OpenBlock, Any], Events]] = {
+    (events.BlockType.TEXT, wire.WireCitationDelta): _add_citation,
+    (events.BlockType.THINKING, wire.WireSignatureDelta): _add_signature,
+    (events.BlockType.SERVER_TOOL_USE, wire.WireInputDelta): _add_server_input,
+    (events.BlockType.OPAQUE, wire.WireCompactionDelta): _keep_members,
+    (events.BlockType.OPAQUE, wire.WireSignatureDelta): _keep_members,
+    **{(events.BlockType.OPAQUE, kind): _keep_piece for kind in KEPT},
 }
 
 
@@ -227,8 +214,8 @@ MESSAGE = frozenset(("id", "type", "role", "content", "model", "stop_reason", "s
 DELTA = frozenset(("stop_reason", "stop_sequence", "stop_details", CONTAINER))
 END = frozenset(("type", "delta", "usage"))
 
-STARTED = ResponseStatus.STARTED
-COMPLETED = ResponseStatus.COMPLETED
+STARTED = events.ResponseStatus.STARTED
+COMPLETED = events.ResponseStatus.COMPLETED
 NO_STOP = wire.WireStop()
 
 
@@ -268,11 +255,11 @@ class AnthropicDecoder(LenientDecoder):
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         datas = datas_of(frames)
-        events = self._all_of(datas, wire.decode_event)
-        if events is None:
+        decoded = self._all_of(datas, wire.decode_event)
+        if decoded is None:
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
-        rest = iter(events)
+        rest = iter(decoded)
         event: wire.WireEvent | None
         for event in rest:
             while (kind := type(event)) is wire.WireBlockDelta:
@@ -282,7 +269,7 @@ class AnthropicDecoder(LenientDecoder):
             made += HANDLERS[kind](self, event)
             if kind in HEADS:
                 # The event is the last one that was taken.
-                made += self._new_members(event, datas[len(events) - length_hint(rest) - 1])
+                made += self._new_members(event, datas[len(decoded) - length_hint(rest) - 1])
             if self._over:
                 break
         return made
@@ -310,7 +297,7 @@ class AnthropicDecoder(LenientDecoder):
             texts.append(more.text)
         else:
             following = None
-        row: Deltas[ResponseEvent] = Deltas(grow(block.index, delta.text), texts)
+        row: Deltas[events.ResponseEvent] = Deltas(grow(block.index, delta.text), texts)
         if len(texts) < FEW:
             made += row
         else:
@@ -335,9 +322,9 @@ class AnthropicDecoder(LenientDecoder):
     # metadata of a message
 
     def _start_message(self, event: wire.WireMessageStart) -> Events:
-        events: list[ResponseEvent] = []
+        emitted: list[events.ResponseEvent] = []
         if self._open or self._closed:
-            events += self.blocks.begin_again("the provider started the message again")
+            emitted += self.blocks.begin_again("the provider started the message again")
             self._open, self._closed = {}, set()
         self._usage, self._stop = {}, NO_STOP
         self._called = self._malformed = False
@@ -345,9 +332,9 @@ class AnthropicDecoder(LenientDecoder):
         self._has_begun = True
         name, model = word(message.id), word(message.model)
         self._echo = _echo(message.container)
-        events.append(Status(STARTED, name or None, model or None, echo=self._echo))
-        events += self._take_usage(message.usage)
-        return events
+        emitted.append(events.Status(STARTED, name or None, model or None, echo=self._echo))
+        emitted += self._take_usage(message.usage)
+        return emitted
 
     def _change_message(self, event: wire.WireMessageDelta) -> Events:
         if event.delta is not None:
@@ -360,11 +347,11 @@ class AnthropicDecoder(LenientDecoder):
         if self._open and self._stop.stop_reason is None:
             return self._fail(CUT)
         self._over = True
-        events: list[ResponseEvent] = []
+        emitted: list[events.ResponseEvent] = []
         for place in [*self._open]:
-            events += self._close_late(place, self._stop.stop_reason)
-        events.append(Status(COMPLETED, stop_reason=self._stop_reason(), echo=self._echo))
-        return events
+            emitted += self._close_late(place, self._stop.stop_reason)
+        emitted.append(events.Status(COMPLETED, stop_reason=self._stop_reason(), echo=self._echo))
+        return emitted
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
         """The numbers so far, updated; what is absent or null in the update stays."""
@@ -379,19 +366,19 @@ class AnthropicDecoder(LenientDecoder):
 
     def _start_block(self, event: wire.WireBlockStart) -> Events:
         place = self._next() if event.index is None else event.index
-        events: list[ResponseEvent] = []
+        emitted: list[events.ResponseEvent] = []
         if (before := self._open.pop(place, None)) is not None:
-            events.append(self.blocks.abort(before.index, "another block took its place"))
+            emitted.append(self.blocks.abort(before.index, "another block took its place"))
         block = event.content_block
         kind, metadata, echo = read_block(block)
-        if isinstance(metadata, ToolUseMetadata) and not metadata.id:
-            metadata = ToolUseMetadata(made_id(), metadata.name)
+        if isinstance(metadata, events.ToolUseMetadata) and not metadata.id:
+            metadata = events.ToolUseMetadata(made_id(), metadata.name)
         start = self.blocks.start(kind, metadata, echo, wish=place)
         self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")), metadata == NAMELESS)
-        events.append(start)
+        emitted.append(start)
         if kind is not TOOL_USE or opened.began_whole:
-            events += first_deltas(opened, block)
-        return events
+            emitted += first_deltas(opened, block)
+        return emitted
 
     def _take_delta(self, event: wire.WireBlockDelta) -> Events:
         delta = event.delta
@@ -400,7 +387,7 @@ class AnthropicDecoder(LenientDecoder):
         if block is None:
             opened = IMPLICIT.get(type(delta))
             if opened is None or place in self._closed:
-                return [Opaque("content_block_delta", msgspec.to_builtins(event))]
+                return [events.Opaque("content_block_delta", msgspec.to_builtins(event))]
             start = self.blocks.start(opened, wish=place)
             block = self._open[place] = OpenBlock(start.index, opened)
             return [start, *_add(block, delta)]
@@ -410,7 +397,7 @@ class AnthropicDecoder(LenientDecoder):
         place = self._last() if event.index is None else event.index
         block = self._open.pop(place, None)
         if block is None:
-            return [Opaque("content_block_stop", {"index": event.index})]
+            return [events.Opaque("content_block_stop", {"index": event.index})]
         self._closed.add(place)
         self._called = self._called or block.block_type is TOOL_USE
         if block.is_nameless:
@@ -441,13 +428,13 @@ class AnthropicDecoder(LenientDecoder):
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         """JSON that does not fit: numbers as text, half a character, or something new."""
         if not isinstance(raw, dict):
-            return [Opaque(frame.event, raw)]
+            return [events.Opaque(frame.event, raw)]
         if raw.get("type") == "message" and isinstance(raw.get("content"), list):
             return [event for one in whole_frames(raw) for event in self.feed(one)]
         try:
             event = wire.convert_loosely(raw, frame.event)
         except msgspec.ValidationError:
-            return [Opaque(word(raw.get("type")) or frame.event, raw)]
+            return [events.Opaque(word(raw.get("type")) or frame.event, raw)]
         return self._take(event, frame.data)
 
     def _stop_reason(self) -> StopReason | None:
@@ -462,7 +449,7 @@ class AnthropicDecoder(LenientDecoder):
 
 
 def _ping(_: AnthropicDecoder, __: wire.WirePing) -> Events:
-    return [Ping()]
+    return [events.Ping()]
 
 
 def _add(block: OpenBlock, delta: Any) -> Events:
@@ -471,7 +458,7 @@ def _add(block: OpenBlock, delta: Any) -> Events:
         # Some proxies send the arguments with the start, and then again.
         return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
     adder = ADDERS.get(place)
-    return adder(block, delta) if adder else [Opaque("content_block_delta", msgspec.to_builtins(delta))]
+    return adder(block, delta) if adder else [events.Opaque("content_block_delta", msgspec.to_builtins(delta))]
 
 
 def whole_frames(message: JsonObject) -> Iterator[SseFrame]:

@@ -21,19 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
-from rxworker.events import (
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    ResponseStatus,
-    SignatureDelta,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
@@ -167,8 +155,8 @@ WIRE: dict[str, type[Struct]] = {
 DECODERS: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()}
 
 
-TOOL_USE, TEXT, THINKING = BlockType.TOOL_USE, BlockType.TEXT, BlockType.THINKING
-SERVER_CALL, SERVER_RESULT = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT
+TOOL_USE, TEXT, THINKING = events.BlockType.TOOL_USE, events.BlockType.TEXT, events.BlockType.THINKING
+SERVER_CALL, SERVER_RESULT = events.BlockType.SERVER_TOOL_USE, events.BlockType.SERVER_TOOL_RESULT
 HEADS = {
     kind: frozenset(("p", *(field.encode_name for field in structs.fields(WIRE[kind]))))  # p is padding
     for kind in ("messageStart", "messageStop", "metadata")
@@ -191,7 +179,7 @@ class OpenBlock(Struct):
     """
 
     index: int
-    block_type: BlockType
+    block_type: events.BlockType
     kind: str = ""
     first: JsonObject | None = None
     texts: list[str] | None = None
@@ -212,20 +200,20 @@ class OpenBlock(Struct):
         return {self.kind: {**self.first, **more}}
 
 
-def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
+def read_start(start: JsonObject) -> tuple[events.BlockType, BlockMetadata, OpenBlock]:
     """The block that a ``start`` begins."""
     kind = next(iter(start), "")
     member = start[kind] if kind else None
     first: JsonObject = member if isinstance(member, dict) else {}
     call_id, name = word(first.get("toolUseId")), word(first.get("name"))
     if kind == "toolUse" and first.get("type") == "server_tool_use":
-        return (SERVER_CALL, ToolUseMetadata(call_id, name), OpenBlock(0, SERVER_CALL, kind, first, []))
+        return (SERVER_CALL, events.ToolUseMetadata(call_id, name), OpenBlock(0, SERVER_CALL, kind, first, []))
     if kind == "toolUse" and name:
-        return TOOL_USE, ToolUseMetadata(call_id or made_id(), name), OpenBlock(0, TOOL_USE, kind)
+        return TOOL_USE, events.ToolUseMetadata(call_id or made_id(), name), OpenBlock(0, TOOL_USE, kind)
     if kind == "toolResult":
         metadata = ToolResultMetadata(call_id, word(first.get("type")))
         return SERVER_RESULT, metadata, OpenBlock(0, SERVER_RESULT, kind, first, None, [])
-    opaque = BlockType.OPAQUE
+    opaque = events.BlockType.OPAQUE
     return opaque, OpaqueMetadata(kind or "unknown"), OpenBlock(0, opaque, kind, first)
 
 
@@ -256,11 +244,11 @@ class BedrockDecoder:
             event = decoder.decode(message.payload)
         except UNREADABLE:
             return self._take_loosely(kind, message.payload)
-        events = HANDLERS[kind](self, event)
+        emitted = HANDLERS[kind](self, event)
         if kind in HEADS and (new := self._heads.new_in(message.payload, kind, HEADS[kind])):
-            before_end = len(events) - self._over
-            events = [*events[:before_end], *new, *events[before_end:]]
-        return events
+            before_end = len(emitted) - self._over
+            emitted = [*emitted[:before_end], *new, *emitted[before_end:]]
+        return emitted
 
     def finish(self) -> Events:
         """The bytes ended. Before the stop reason, that is an error."""
@@ -274,30 +262,30 @@ class BedrockDecoder:
         if self._started:
             return ()
         self._started = True
-        return [Status(ResponseStatus.STARTED)]
+        return [events.Status(events.ResponseStatus.STARTED)]
 
     def _stop_message(self, event: WireMessageStop) -> Events:
-        events: list[ResponseEvent] = []
+        emitted: list[events.ResponseEvent] = []
         for place in [*self._open]:
-            events += self._close_late(place, event.stop_reason)
+            emitted += self._close_late(place, event.stop_reason)
         self._stop = event
         if event.additional_model_response_fields:
-            events.append(Opaque("additionalModelResponseFields", event.additional_model_response_fields))
-        return events
+            emitted.append(events.Opaque("additionalModelResponseFields", event.additional_model_response_fields))
+        return emitted
 
     def _take_metadata(self, event: WireMetadata) -> Events:
-        events: list[ResponseEvent] = []
+        emitted: list[events.ResponseEvent] = []
         if event.usage:
-            events.append(read_usage(event.usage))
+            emitted.append(read_usage(event.usage))
         rest: JsonObject = msgspec.to_builtins(event)
         rest = {name: value for name, value in rest.items() if value and name != "usage"}
         if rest.keys() - {"metrics"}:
-            events.append(Opaque("metadata", rest))
-        return [*events, *self._end()] if self._stop is not None else events
+            emitted.append(events.Opaque("metadata", rest))
+        return [*emitted, *self._end()] if self._stop is not None else emitted
 
     def _end(self) -> Events:
         self._over = True
-        return [Status(ResponseStatus.COMPLETED, stop_reason=self._reason())]
+        return [events.Status(events.ResponseStatus.COMPLETED, stop_reason=self._reason())]
 
     def _reason(self) -> StopReason | None:
         raw = self._stop.stop_reason if self._stop else None
@@ -307,15 +295,15 @@ class BedrockDecoder:
     # the life of a block
 
     def _start_block(self, event: WireBlockStart) -> Events:
-        place, events = event.content_block_index, list(self._begin())
+        place, emitted = event.content_block_index, list(self._begin())
         if (before := self._open.pop(place, None)) is not None:
-            events.append(self.blocks.abort(before.index, "another block took its place"))
+            emitted.append(self.blocks.abort(before.index, "another block took its place"))
         kind, metadata, block = read_start(event.start)
         start = self.blocks.start(kind, metadata, block.echo(), wish=place)
         block.index = start.index
         self._open[place] = block
-        self._malformed = self._malformed or (kind is BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse"))
-        return [*events, start]
+        self._malformed = self._malformed or (kind is events.BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse"))
+        return [*emitted, start]
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
         delta, place = event.delta, event.content_block_index
@@ -330,42 +318,44 @@ class BedrockDecoder:
             block.items += delta.tool_result
             return ()
         if delta.citation is not None:
-            events, block = self._implied(place, block, TEXT)
-            return [*events, CitationDelta(block.index, delta.citation)]
+            emitted, block = self._implied(place, block, TEXT)
+            return [*emitted, events.CitationDelta(block.index, delta.citation)]
         if delta.image is not None and block is not None and block.kind == "image":
             block.first = {**(block.first or {}), **delta.image}
             return ()
-        return [Opaque("contentBlockDelta", msgspec.to_builtins(event))]
+        return [events.Opaque("contentBlockDelta", msgspec.to_builtins(event))]
 
     def _add_text(self, place: int, block: OpenBlock | None, text: str) -> Events:
         if not text and block is not None:
             return ()
-        events, block = self._implied(place, block, TEXT)
-        return [*events, TextDelta(block.index, text)] if text else events
+        emitted, block = self._implied(place, block, TEXT)
+        return [*emitted, events.TextDelta(block.index, text)] if text else emitted
 
     def _add_thinking(self, place: int, block: OpenBlock | None, more: WireReasoning) -> Events:
-        events, block = self._implied(place, block, THINKING)
+        emitted, block = self._implied(place, block, THINKING)
         if more.text:
-            events.append(ThinkingDelta(block.index, more.text))
+            emitted.append(events.ThinkingDelta(block.index, more.text))
         if more.signature:
-            events.append(SignatureDelta(block.index, more.signature))
+            emitted.append(events.SignatureDelta(block.index, more.signature))
         if more.redacted_content:
             try:
                 block.sealed += base64.b64decode(more.redacted_content, validate=True)
             except binascii.Error:
-                events.append(Opaque("redactedContent", more.redacted_content))
-        return events
+                emitted.append(events.Opaque("redactedContent", more.redacted_content))
+        return emitted
 
-    def _implied(self, place: int, block: OpenBlock | None, kind: BlockType) -> tuple[list[ResponseEvent], OpenBlock]:
+    def _implied(
+        self, place: int, block: OpenBlock | None, kind: events.BlockType
+    ) -> tuple[list[events.ResponseEvent], OpenBlock]:
         """The open block of this kind; where another one or none is open, a new one."""
         if block is not None and block.block_type is kind:
             return [], block
-        events = list(self._begin())
+        emitted = list(self._begin())
         if block is not None:
-            events += self._close(place)
+            emitted += self._close(place)
         start = self.blocks.start(kind, wish=place)
         block = self._open[place] = OpenBlock(start.index, kind)
-        return [*events, start], block
+        return [*emitted, start], block
 
     def _begin(self) -> Events:
         """The start of a response whose first message was left out."""
@@ -374,7 +364,7 @@ class BedrockDecoder:
     def _stop_block(self, event: WireBlockStop) -> Events:
         place = event.content_block_index
         if place not in self._open:
-            return [*self._begin(), Opaque("contentBlockStop", {"contentBlockIndex": place})]
+            return [*self._begin(), events.Opaque("contentBlockStop", {"contentBlockIndex": place})]
         return self._close(place)
 
     def _close(self, place: int) -> Events:
@@ -396,19 +386,19 @@ class BedrockDecoder:
         raw = read_repaired(message.payload)
         if message.headers.get(":message-type") in ("exception", "error"):
             return self._fail(stream_failure(message.headers, raw))
-        return [Opaque(kind or "message", raw)]
+        return [events.Opaque(kind or "message", raw)]
 
     def _take_loosely(self, kind: str, payload: bytes) -> Events:
         raw = read_repaired(payload)
         if raw is None:
             return self._fail(BAD_JSON)  # whole and with a right checksum, so the service wrote it
         if not isinstance(raw, dict):
-            return [Opaque(kind, raw)]
+            return [events.Opaque(kind, raw)]
         event, rest = read_loosely(raw, WIRE[kind])
         # The Struct of a delta forbids other members, so that a new kind of delta is reported.
-        events = [Opaque(kind, rest)] if rest else []
+        emitted = [events.Opaque(kind, rest)] if rest else []
         is_empty = isinstance(event, WireBlockDelta) and event.delta == WireDelta()
-        return events if is_empty else [*events, *HANDLERS[kind](self, event)]
+        return emitted if is_empty else [*emitted, *HANDLERS[kind](self, event)]
 
     def _fail(self, failure: Failure) -> Events:
         self._over = True
@@ -420,7 +410,7 @@ def _add_input(block: OpenBlock, text: str) -> Events:
         return ()
     if block.texts is not None:
         block.texts.append(text)
-    return [InputJsonDelta(block.index, text)]
+    return [events.InputJsonDelta(block.index, text)]
 
 
 HANDLERS: dict[str, Callable[[BedrockDecoder, Any], Events]] = {

@@ -30,18 +30,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import astuple, replace
 
-from rxworker.events import (
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import gather
 from rxworker.framing.decoder import MAX_FRAME
@@ -75,7 +64,7 @@ SOURCES = {"groundingMetadata": "grounding_metadata", "urlContextMetadata": "url
 _NO_OTHERS = (None,) * (len(wire.WireCandidate.__struct_fields__) - 2)  # but content and index
 _TEXT_KEYS = frozenset({"text", "thought"})
 # Constants, since a member of an enumeration is slow to look up.
-TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
+TEXT, THINKING = events.BlockType.TEXT, events.BlockType.THINKING
 
 
 class Choice:
@@ -112,7 +101,7 @@ class Choice:
         called = self._called and not (self._malformed and self._is_bare)
         return read_stop(self._raw, called, self._malformed, self._detail)
 
-    def continue_text(self, piece: wire.WireCandidate) -> TextDelta | ThinkingDelta | None:
+    def continue_text(self, piece: wire.WireCandidate) -> events.TextDelta | events.ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do.
 
         ``None`` for any other.
@@ -129,9 +118,9 @@ class Choice:
         if kind is not self._kind or type(text) is not str or not text:
             return None
         self._signatures.length += len(text)
-        return (TextDelta if kind is TEXT else ThinkingDelta)(place, text, self.index)
+        return (events.TextDelta if kind is TEXT else events.ThinkingDelta)(place, text, self.index)
 
-    def take(self, piece: wire.WireCandidate) -> Iterator[ResponseEvent]:
+    def take(self, piece: wire.WireCandidate) -> Iterator[events.ResponseEvent]:
         """A piece of the candidate."""
         ends = bool(piece.finish_reason) and piece.finish_reason != wire.UNSPECIFIED
         if ends:
@@ -147,9 +136,9 @@ class Choice:
                 self._sources[name] = metadata
                 yield from self._cite(name, [{name: metadata}], metadata)
         if ends and piece.safety_ratings and not keeps_calls(self._raw):
-            yield Opaque("safetyRatings", piece.safety_ratings)
+            yield events.Opaque("safetyRatings", piece.safety_ratings)
 
-    def end(self) -> Iterator[ResponseEvent]:
+    def end(self) -> Iterator[events.ResponseEvent]:
         """The response ended: what is open stops, or is aborted if it cannot be whole."""
         # A streamed call may lack its end, but only if the candidate is known to have ended for its sake.
         yield from self._close(self._raw is not None and known_kind(self._raw) in NORMAL)
@@ -161,9 +150,9 @@ class Choice:
             self._detail = None
         self._raw = raw
 
-    def _take_part(self, part: Json) -> Sequence[ResponseEvent] | Iterator[ResponseEvent]:
+    def _take_part(self, part: Json) -> Sequence[events.ResponseEvent] | Iterator[events.ResponseEvent]:
         if not isinstance(part, dict):
-            return [Opaque("part", part)]
+            return [events.Opaque("part", part)]
         kind = wire.kind_of(part)
         call = part.get(wire.CALL)
         text = part.get("text")
@@ -179,12 +168,12 @@ class Choice:
                 {wire.SIGNATURE if name == wire.SNAKE else name: value for name, value in part.items()}
             )
         if isinstance(text, str) and text and kind not in wire.KINDS:
-            return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
+            return [events.Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
         return self._take_whole(part)
 
     # text and thoughts
 
-    def _grow_text(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
+    def _grow_text(self, part: JsonObject, text: str) -> Iterator[events.ResponseEvent]:
         kind = THINKING if part.get("thought") else TEXT
         value = part.get(wire.SIGNATURE)
         signature = value if isinstance(value, str) else None
@@ -199,42 +188,42 @@ class Choice:
             yield start
         self._signatures.add(text, signature)
         if text and kind is TEXT:
-            yield TextDelta(self._open_text, text, self.index)
+            yield events.TextDelta(self._open_text, text, self.index)
         elif text:
-            yield ThinkingDelta(self._open_text, text, self.index)
+            yield events.ThinkingDelta(self._open_text, text, self.index)
 
     # sources: citations of the text that is open, else by themselves
 
-    def _cite_works(self, metadata: Json) -> Iterator[ResponseEvent]:
+    def _cite_works(self, metadata: Json) -> Iterator[events.ResponseEvent]:
         holder = metadata if isinstance(metadata, dict) else {}
         works = next((holder[name] for name in WORKS if holder.get(name)), None)
         return self._cite("citationMetadata", works, metadata)
 
-    def _cite(self, name: str, sources: Json, metadata: Json) -> Iterator[ResponseEvent]:
+    def _cite(self, name: str, sources: Json, metadata: Json) -> Iterator[events.ResponseEvent]:
         if self._open_text is None or self._kind is not TEXT or not isinstance(sources, list):
-            yield Opaque(name, metadata)
+            yield events.Opaque(name, metadata)
             return
         for source in sources:
             if isinstance(source, dict):
-                yield CitationDelta(self._open_text, source)
+                yield events.CitationDelta(self._open_text, source)
 
     # calls
 
-    def _take_call(self, call: JsonObject, echo: JsonObject) -> Iterator[ResponseEvent]:
+    def _take_call(self, call: JsonObject, echo: JsonObject) -> Iterator[events.ResponseEvent]:
         name, wire_id = call.get("name"), call.get("id")
         pending = self._call
         again = pending is not None and bool(wire_id) and pending.wire_id == wire_id
         if isinstance(name, str) and name and not again:
             yield from self._close()
             given = wire_id if isinstance(wire_id, str) else ""
-            metadata = ToolUseMetadata(given or made_id(), name)
-            start = self._blocks.start(BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
+            metadata = events.ToolUseMetadata(given or made_id(), name)
+            start = self._blocks.start(events.BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
             pending = self._call = wire.PendingCall(start.index, given, echo)
             yield start
         elif pending is None:
             self._malformed = self._malformed or bool(call)
             if call or echo:
-                yield Opaque(wire.CALL, {wire.CALL: call, **echo})
+                yield events.Opaque(wire.CALL, {wire.CALL: call, **echo})
             return
         else:
             pending.later |= echo
@@ -244,30 +233,30 @@ class Choice:
 
     # everything else
 
-    def _take_whole(self, part: JsonObject) -> Iterator[ResponseEvent]:
+    def _take_whole(self, part: JsonObject) -> Iterator[events.ResponseEvent]:
         yield from self._close()
         kind = wire.kind_of(part)
         found = part.get(kind)
         value: JsonObject = found if isinstance(found, dict) else {}
         block_type = wire.KINDS.get(kind) if isinstance(found, dict) else None
         given, metadata, arguments = wire.text_of(value, "id"), None, None
-        if block_type is BlockType.SERVER_TOOL_USE:
+        if block_type is events.BlockType.SERVER_TOOL_USE:
             self._last_id = given or made_id()
             arguments = value.get("args")
             if kind == "executableCode":
                 arguments = {name: member for name, member in value.items() if name != "id"}
-            metadata = ToolUseMetadata(self._last_id, wire.text_of(value, "toolType") or kind)
-        elif block_type is BlockType.SERVER_TOOL_RESULT:
+            metadata = events.ToolUseMetadata(self._last_id, wire.text_of(value, "toolType") or kind)
+        elif block_type is events.BlockType.SERVER_TOOL_RESULT:
             metadata = ToolResultMetadata(given or self._last_id, kind)
         elif block_type is None or not wire.text_of(value, "mimeType").startswith("image/"):
-            block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(kind or wire.SIGNATURE)
+            block_type, metadata = events.BlockType.OPAQUE, OpaqueMetadata(kind or wire.SIGNATURE)
         start = self._blocks.start(block_type, metadata, part, choice=self.index)
         yield start
         if arguments:
-            yield InputJsonDelta(start.index, msgspec.json.encode(arguments).decode())
+            yield events.InputJsonDelta(start.index, msgspec.json.encode(arguments).decode())
         yield self._blocks.stop(start.index, self._own_stop())
 
-    def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:
+    def _close(self, whole: bool | None = None) -> Iterator[events.ResponseEvent]:
         """Close what is open: text, thoughts or a call, never more than one of them."""
         if self._open_text is not None:
             yield self._blocks.stop(self._open_text, self._own_stop(), self._signatures.echo())
@@ -345,7 +334,7 @@ class GeminiDecoder(LenientDecoder):
         chunks = self._all_of(datas, wire.decode_chunk)
         if chunks is None or has_event(frames, STRAY) or has_event(frames, "error"):
             return gather(event for frame in frames for event in self.feed(frame))
-        made: list[ResponseEvent] = []
+        made: list[events.ResponseEvent] = []
         for chunk, data in zip(chunks, datas, strict=True):
             if self._over:
                 break
@@ -375,13 +364,13 @@ class GeminiDecoder(LenientDecoder):
         """The bytes ended."""
         if self._over:
             return ()
-        events = list(self._take_rest())
+        emitted = list(self._take_rest())
         if not self._over:
             whole = not self._broken and self._completed()
-            events += self._end() if whole else self._fail(self._cut())
-        return events
+            emitted += self._end() if whole else self._fail(self._cut())
+        return emitted
 
-    def _take(self, chunk: wire.WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
+    def _take(self, chunk: wire.WireChunk, data: bytes | None) -> Iterator[events.ResponseEvent]:
         if chunk.error:
             yield from self._fail(error_failure({"error": chunk.error}))
             return
@@ -390,21 +379,21 @@ class GeminiDecoder(LenientDecoder):
             yield from self._choice(piece.index or 0).take(piece)
         if blocked := wire.read_block(chunk.prompt_feedback):
             self._blocked = blocked
-            yield Opaque("promptFeedback", chunk.prompt_feedback)
+            yield events.Opaque("promptFeedback", chunk.prompt_feedback)
         self._take_news()
         self._news.append(chunk.usage_metadata)
         has_usage = self._take_news()
         if not (has_usage or data is None or chunk.candidates or chunk.prompt_feedback):
-            yield Opaque("chunk", read_json(data))
+            yield events.Opaque("chunk", read_json(data))
         elif data is not None:
             yield from self._heads.new_in(data, "chunk", HEAD)
         yield from self._new_usage()
 
-    def _start(self, chunk: wire.WireChunk) -> Iterator[ResponseEvent]:
+    def _start(self, chunk: wire.WireChunk) -> Iterator[events.ResponseEvent]:
         if not self._started:
             self._started = self._has_begun = True
             name, model = _name(chunk.response_id), _name(chunk.model_version)
-            yield Status(ResponseStatus.STARTED, name, model)
+            yield events.Status(events.ResponseStatus.STARTED, name, model)
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
@@ -440,12 +429,12 @@ class GeminiDecoder(LenientDecoder):
         first = self._choices.get(0) or next(iter(self._choices.values()), None)
         return (first.stop if first else None) or self._blocked
 
-    def _end(self) -> Iterator[ResponseEvent]:
+    def _end(self) -> Iterator[events.ResponseEvent]:
         self._over = True
         yield from self._new_usage()
         for choice in self._choices.values():
             yield from choice.end()
-        yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop_reason())
+        yield events.Status(events.ResponseStatus.COMPLETED, stop_reason=self._stop_reason())
 
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         return [*self._new_usage(), *super()._fail(failure, stop)]
@@ -456,7 +445,7 @@ class GeminiDecoder(LenientDecoder):
         # Some proxies end every protocol like this.
         return () if frame.data == DONE else super()._take_garbage(frame)
 
-    def _take_bare(self, data: bytes) -> Iterator[ResponseEvent]:
+    def _take_bare(self, data: bytes) -> Iterator[events.ResponseEvent]:
         frame = SseFrame(data, STRAY)
         failure = garbage_failure(frame)
         if failure:
@@ -472,14 +461,14 @@ class GeminiDecoder(LenientDecoder):
         else:
             yield from super()._take_garbage(frame)
 
-    def _take_rest(self) -> Iterator[ResponseEvent]:
+    def _take_rest(self) -> Iterator[events.ResponseEvent]:
         if self._bare:
             frame = SseFrame(b"\n".join(self._bare), STRAY)
             raw = read_repaired(frame.data)
             self._broken = self._broken or raw is None
             yield from self._take_raw(raw, frame)
 
-    def _take_raw(self, raw: Json, frame: SseFrame) -> Iterator[ResponseEvent]:
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Iterator[events.ResponseEvent]:
         """JSON that fits no Struct as it stands: an error, a list of frames, or something new."""
         for one in raw if isinstance(raw, list) else [raw]:
             if self._over or one is None:
@@ -490,9 +479,9 @@ class GeminiDecoder(LenientDecoder):
             else:
                 yield from self._take_object(one)
 
-    def _take_object(self, raw: Json) -> Iterator[ResponseEvent]:
+    def _take_object(self, raw: Json) -> Iterator[events.ResponseEvent]:
         if not isinstance(raw, dict):
-            yield Opaque("chunk", raw)
+            yield events.Opaque("chunk", raw)
             return
         chunk, rest = read_loosely(raw, wire.WireChunk)
         if not (chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata):
@@ -500,7 +489,7 @@ class GeminiDecoder(LenientDecoder):
             return
         yield from self._start(chunk)
         if rest:
-            yield Opaque("chunk", rest)
+            yield events.Opaque("chunk", rest)
         yield from self._take(chunk, None)
 
 

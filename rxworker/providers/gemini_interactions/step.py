@@ -13,17 +13,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from rxworker.events import (
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import objects_in, word
@@ -47,7 +37,7 @@ IMPLIED = {
 }
 CALLS, RESULTS = "_call", "_result"
 
-Events = list[ResponseEvent]
+Events = list[events.ResponseEvent]
 
 
 class Step(Struct, eq=False):
@@ -69,25 +59,25 @@ class Step(Struct, eq=False):
     called: bool = False
     malformed: bool = False
 
-    def start(self, step: JsonObject, events: Events) -> None:
+    def start(self, step: JsonObject, emitted: Events) -> None:
         """Start the step, with what it holds already."""
         self.members = step
-        block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(self.kind)
+        block_type, metadata = events.BlockType.OPAQUE, OpaqueMetadata(self.kind)
         if self.kind.endswith(CALLS):
-            block_type, name = BlockType.SERVER_TOOL_USE, self.kind.removesuffix(CALLS)
+            block_type, name = events.BlockType.SERVER_TOOL_USE, self.kind.removesuffix(CALLS)
             named = word(step.get("id")) or made_id(), word(step.get("name")) or name
-            self._open(events, block_type, ToolUseMetadata(*named))
+            self._open(emitted, block_type, events.ToolUseMetadata(*named))
         elif self.kind.endswith(RESULTS):
-            block_type, name = BlockType.SERVER_TOOL_RESULT, self.kind.removesuffix(RESULTS)
-            self._open(events, block_type, ToolResultMetadata(word(step.get("call_id")), name))
+            block_type, name = events.BlockType.SERVER_TOOL_RESULT, self.kind.removesuffix(RESULTS)
+            self._open(emitted, block_type, ToolResultMetadata(word(step.get("call_id")), name))
         else:
-            self._open(events, block_type, metadata)
+            self._open(emitted, block_type, metadata)
 
-    def take(self, delta: JsonObject, events: Events) -> None:
+    def take(self, delta: JsonObject, emitted: Events) -> None:
         """Take what is new of it: its members, of which lists grow."""
         kind = word(delta.get("type"))
         if kind != self.kind:
-            self._take_other(kind, delta, events)
+            self._take_other(kind, delta, emitted)
             return
         for name, value in delta.items():
             if isinstance(before := self.members.get(name), list) and isinstance(value, list):
@@ -95,20 +85,20 @@ class Step(Struct, eq=False):
             if value is not None:
                 self.members = {**self.members, name: value}
 
-    def stop(self, events: Events) -> None:
+    def stop(self, emitted: Events) -> None:
         """End the step, which is whole."""
         arguments = self.members.get("arguments")
         if self.open is not None and self.kind.endswith(CALLS) and arguments:
-            events.append(InputJsonDelta(self.open, msgspec.json.encode(arguments).decode()))
-        self._close(events, {STEP: self.members})
+            emitted.append(events.InputJsonDelta(self.open, msgspec.json.encode(arguments).decode()))
+        self._close(emitted, {STEP: self.members})
 
-    def abort(self, reason: str, events: Events) -> None:
+    def abort(self, reason: str, emitted: Events) -> None:
         """End the step, which will not become whole."""
         if self.open is not None:
-            events.append(self.blocks.abort(self.open, reason))
+            emitted.append(self.blocks.abort(self.open, reason))
             self.open = None
 
-    def _take_other(self, kind: str, delta: JsonObject, events: Events) -> None:
+    def _take_other(self, kind: str, delta: JsonObject, emitted: Events) -> None:
         """Take a delta of another type than the step's.
 
         A signature belongs to any step, and what is not known travels on.
@@ -116,17 +106,17 @@ class Step(Struct, eq=False):
         if kind == SIGNATURE:
             self.members = {**self.members, "signature": delta.get("signature")}
         else:
-            events.append(Opaque(kind, delta))
+            emitted.append(events.Opaque(kind, delta))
 
-    def _open(self, events: Events, block_type: BlockType, metadata: BlockMetadata | None = None) -> int:
+    def _open(self, emitted: Events, block_type: events.BlockType, metadata: BlockMetadata | None = None) -> int:
         start = self.blocks.start(block_type, metadata)
         self.open = start.index
-        events.append(start)
+        emitted.append(start)
         return start.index
 
-    def _close(self, events: Events, echo: JsonObject | None) -> None:
+    def _close(self, emitted: Events, echo: JsonObject | None) -> None:
         if self.open is not None:
-            events.append(self.blocks.stop(self.open, None, echo))
+            emitted.append(self.blocks.stop(self.open, None, echo))
             self.open = None
 
 
@@ -140,34 +130,34 @@ class Output(Step):
 
     _is_joined: bool = False  # it has had a block
 
-    def start(self, step: JsonObject, events: Events) -> None:
+    def start(self, step: JsonObject, emitted: Events) -> None:
         """Start the step, with what it holds already."""
         self.members = _others(step, "content")
         for content in objects_in(step.get("content")):
-            self.take(content, events)
+            self.take(content, emitted)
 
-    def take(self, delta: JsonObject, events: Events) -> None:
+    def take(self, delta: JsonObject, emitted: Events) -> None:
         """Take more of a text, its sources, or another content."""
         kind, text = word(delta.get("type")), delta.get("text")
         if kind == "text" and isinstance(text, str):
-            index = self._open(events, BlockType.TEXT) if self.open is None else self.open
+            index = self._open(emitted, events.BlockType.TEXT) if self.open is None else self.open
             if text:
-                events.append(TextDelta(index, text))
-            self._cite(delta, events)
+                emitted.append(events.TextDelta(index, text))
+            self._cite(delta, emitted)
         elif kind == ANNOTATIONS:
-            self._cite(delta, events)
+            self._cite(delta, emitted)
         elif kind == SIGNATURE:
-            self._take_other(kind, delta, events)
+            self._take_other(kind, delta, emitted)
         else:
-            self.stop(events)
-            block_type = BlockType.IMAGE if kind == "image" else BlockType.OPAQUE
-            self._open(events, block_type, None if kind == "image" else OpaqueMetadata(kind))
-            self._close(events, {CONTENT: delta, **self._marks()})
+            self.stop(emitted)
+            block_type = events.BlockType.IMAGE if kind == "image" else events.BlockType.OPAQUE
+            self._open(emitted, block_type, None if kind == "image" else OpaqueMetadata(kind))
+            self._close(emitted, {CONTENT: delta, **self._marks()})
 
-    def stop(self, events: Events) -> None:
+    def stop(self, emitted: Events) -> None:
         """End the text that is open."""
         if self.open is not None:
-            self._close(events, self._marks() or None)
+            self._close(emitted, self._marks() or None)
 
     def _marks(self) -> JsonObject:
         """What the encoder needs for the block that ends.
@@ -180,12 +170,12 @@ class Output(Step):
         self._is_joined, self.members = True, {}
         return marks
 
-    def _cite(self, delta: JsonObject, events: Events) -> None:
+    def _cite(self, delta: JsonObject, emitted: Events) -> None:
         for source in objects_in(delta.get("annotations")):
             if self.open is None:
-                events.append(Opaque(ANNOTATIONS, source))
+                emitted.append(events.Opaque(ANNOTATIONS, source))
             else:
-                events.append(CitationDelta(self.open, source))
+                emitted.append(events.CitationDelta(self.open, source))
 
 
 class Thought(Step):
@@ -194,38 +184,38 @@ class Thought(Step):
     _parts: list[JsonObject] = []
     _has_pictures: bool = False
 
-    def start(self, step: JsonObject, events: Events) -> None:
+    def start(self, step: JsonObject, emitted: Events) -> None:
         """Start the step, with what it holds already."""
         self.members = _others(step, "summary", "signature")
-        index = self._open(events, BlockType.THINKING)
+        index = self._open(emitted, events.BlockType.THINKING)
         for part in objects_in(step.get("summary")):
-            self._add(part, events)
+            self._add(part, emitted)
         if signature := word(step.get("signature")):
-            events.append(SignatureDelta(index, signature))
+            emitted.append(events.SignatureDelta(index, signature))
 
-    def take(self, delta: JsonObject, events: Events) -> None:
+    def take(self, delta: JsonObject, emitted: Events) -> None:
         """Take more of the summary, or the signature."""
         kind = word(delta.get("type"))
         content = delta.get("content")
         if kind == SUMMARY and isinstance(content, dict):
-            self._add(content, events)
+            self._add(content, emitted)
         elif kind != SIGNATURE:
-            events.append(Opaque(kind, delta))
+            emitted.append(events.Opaque(kind, delta))
         elif self.open is not None and (signature := word(delta.get("signature"))):
-            events.append(SignatureDelta(self.open, signature))
+            emitted.append(events.SignatureDelta(self.open, signature))
 
-    def stop(self, events: Events) -> None:
+    def stop(self, emitted: Events) -> None:
         """End the thought."""
         if self._has_pictures:
             self.members = {**self.members, "summary": [*self._parts]}
-        self._close(events, {STEP: self.members} if self.members else None)
+        self._close(emitted, {STEP: self.members} if self.members else None)
 
-    def _add(self, part: JsonObject, events: Events) -> None:
+    def _add(self, part: JsonObject, emitted: Events) -> None:
         text = part.get("text")
         self._parts.append(part)
         if isinstance(text, str) and word(part.get("type")) in ("", "text"):
             if text and self.open is not None:
-                events.append(ThinkingDelta(self.open, text))
+                emitted.append(events.ThinkingDelta(self.open, text))
         else:
             self._has_pictures = True
 
@@ -235,32 +225,32 @@ class Call(Step):
 
     _arguments: Json = None
 
-    def start(self, step: JsonObject, events: Events) -> None:
+    def start(self, step: JsonObject, emitted: Events) -> None:
         """Start the call."""
         self.members = _others(step, "id", "name", "arguments")
         self._arguments = step.get("arguments")
         name = word(step.get("name"))
         if not name:
             self.malformed = True
-            events.append(Opaque(self.kind, step))
+            emitted.append(events.Opaque(self.kind, step))
             return
-        self._open(events, BlockType.TOOL_USE, ToolUseMetadata(word(step.get("id")) or made_id(), name))
+        self._open(emitted, events.BlockType.TOOL_USE, events.ToolUseMetadata(word(step.get("id")) or made_id(), name))
 
-    def take(self, delta: JsonObject, events: Events) -> None:
+    def take(self, delta: JsonObject, emitted: Events) -> None:
         """Take more of the arguments."""
         kind, text = word(delta.get("type")), delta.get("arguments")
         if kind != ARGUMENTS or self.open is None or not isinstance(text, str):
-            self._take_other(kind, delta, events)
+            self._take_other(kind, delta, emitted)
         elif text:
             self._arguments = None
-            events.append(InputJsonDelta(self.open, text))
+            emitted.append(events.InputJsonDelta(self.open, text))
 
-    def stop(self, events: Events) -> None:
+    def stop(self, emitted: Events) -> None:
         """End the call, which is whole."""
         if self.open is not None and self._arguments:
-            events.append(InputJsonDelta(self.open, msgspec.json.encode(self._arguments).decode()))
+            emitted.append(events.InputJsonDelta(self.open, msgspec.json.encode(self._arguments).decode()))
         self.called = self.open is not None
-        self._close(events, {STEP: self.members} if self.members else None)
+        self._close(emitted, {STEP: self.members} if self.members else None)
 
 
 # What becomes of a step by its type; any other is a `Step`.

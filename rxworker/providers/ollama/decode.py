@@ -22,17 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import (
-    BlockType,
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json
@@ -152,8 +142,8 @@ def _end_of_object(text: str, at: int) -> int:
 
 
 LINE = "line"
-TEXT = BlockType.TEXT
-DELTAS = {TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
+TEXT = events.BlockType.TEXT
+DELTAS = {TEXT: events.TextDelta, events.BlockType.THINKING: events.ThinkingDelta}
 
 
 class OllamaDecoder(LenientDecoder):
@@ -202,9 +192,9 @@ class OllamaDecoder(LenientDecoder):
             or wire.error
         ):
             return ()
-        return [TextDelta(self._open, message.content)]
+        return [events.TextDelta(self._open, message.content)]
 
-    def _take(self, wire: WireLine, line: bytes) -> Iterator[ResponseEvent]:
+    def _take(self, wire: WireLine, line: bytes) -> Iterator[events.ResponseEvent]:
         if wire.error:
             yield from self._fail(read_failure(read_json(line)))
             return
@@ -212,26 +202,26 @@ class OllamaDecoder(LenientDecoder):
         if wire.message is not None:
             yield from self._take_message(wire.message)
         if wire.logprobs:
-            yield Opaque("logprobs", wire.logprobs)
+            yield events.Opaque("logprobs", wire.logprobs)
         if wire.done:
             yield from self._end(wire)
 
-    def _start(self, wire: WireLine) -> Iterator[ResponseEvent]:
+    def _start(self, wire: WireLine) -> Iterator[events.ResponseEvent]:
         if not self._started:
             self._started = self._has_begun = True
-            yield Status(ResponseStatus.STARTED, None, wire.model or None)
+            yield events.Status(events.ResponseStatus.STARTED, None, wire.model or None)
 
-    def _take_message(self, message: WireMessage) -> Iterator[ResponseEvent]:
+    def _take_message(self, message: WireMessage) -> Iterator[events.ResponseEvent]:
         if message.thinking:
-            yield from self._say(BlockType.THINKING, message.thinking)
+            yield from self._say(events.BlockType.THINKING, message.thinking)
         if message.content:
             yield from self._say(TEXT, message.content)
         for raw in message.tool_calls or ():
             yield from self._call(raw)
         if message.images:
-            yield Opaque("images", message.images)
+            yield events.Opaque("images", message.images)
 
-    def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
+    def _say(self, kind: events.BlockType, text: str) -> Iterator[events.ResponseEvent]:
         if self._open is None or self._kind is not kind:
             yield from self._close_prose()
             start = self.blocks.start(kind)
@@ -239,12 +229,12 @@ class OllamaDecoder(LenientDecoder):
             yield start
         yield DELTAS[kind](self._open, text)
 
-    def _call(self, raw: JsonObject) -> Iterator[ResponseEvent]:
+    def _call(self, raw: JsonObject) -> Iterator[events.ResponseEvent]:
         function = raw.get("function")
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(function, dict) or not isinstance(name, str) or not name:
             self._malformed = True
-            yield Opaque("tool_call", raw)
+            yield events.Opaque("tool_call", raw)
             return
         yield from self._close_prose()
         self._called = True
@@ -255,20 +245,20 @@ class OllamaDecoder(LenientDecoder):
         echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}
         if inner:
             echo["function"] = inner
-        start = self.blocks.start(BlockType.TOOL_USE, ToolUseMetadata(given, name), echo or None)
+        start = self.blocks.start(events.BlockType.TOOL_USE, events.ToolUseMetadata(given, name), echo or None)
         yield start
         if arguments:
-            yield InputJsonDelta(start.index, arguments)
+            yield events.InputJsonDelta(start.index, arguments)
         yield self.blocks.stop(start.index)
 
-    def _close_prose(self) -> Iterator[ResponseEvent]:
+    def _close_prose(self) -> Iterator[events.ResponseEvent]:
         if self._open is not None:
             yield self.blocks.stop(self._open)
             self._open = None
 
     # how it ends
 
-    def _end(self, wire: WireLine) -> Iterator[ResponseEvent]:
+    def _end(self, wire: WireLine) -> Iterator[events.ResponseEvent]:
         self._over = True
         yield from self._close_prose()
         if (usage := read_usage(wire)) is not None:
@@ -276,7 +266,7 @@ class OllamaDecoder(LenientDecoder):
         stop = read_stop(wire.done_reason, self._called, self._malformed)
         if stop is None and self._called:
             stop = StopReason(StopKind.TOOL_USE)  # old servers send no reason
-        yield Status(ResponseStatus.COMPLETED, stop_reason=stop)
+        yield events.Status(events.ResponseStatus.COMPLETED, stop_reason=stop)
 
     # what does not fit
 
@@ -286,12 +276,12 @@ class OllamaDecoder(LenientDecoder):
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         if not isinstance(raw, dict):
-            return [Opaque(LINE, raw)]
+            return [events.Opaque(LINE, raw)]
         wire, rest = read_loosely(raw, WireLine)
-        events = [*self._start(wire)]
+        emitted = [*self._start(wire)]
         if rest:
-            events.append(Opaque(LINE, rest))
-        return [*events, *self._take(wire, frame.data)]
+            emitted.append(events.Opaque(LINE, rest))
+        return [*emitted, *self._take(wire, frame.data)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
         parts = split_objects(frame.data)
