@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,6 +18,7 @@ from rxworker.messages.lenient_json import as_array, as_object, objects_in, read
 from rxworker.providers.error_table import MINIMAX, RETRYABLE_KINDS, SEALED, SENTENCES, STATUSES, WORDS, key
 
 NO_REASON = "the provider gave no reason"
+CANCELLED = "cancelled"
 LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -146,6 +148,13 @@ def error_failure(raw: Json) -> Failure:
     return read_failure(raw) or Failure(NO_REASON, "error")
 
 
+def ended_failure(what: str, status: str, error: Json) -> Failure:
+    """The failure of a response that failed or was cancelled, by the status that the service gives it."""
+    if status == CANCELLED:
+        return Failure(f"the {what} was cancelled", CANCELLED, CANCELLED)
+    return read_failure(error) or Failure(NO_REASON, status)
+
+
 def _refused(base: Json) -> Failure | None:
     """The failure in MiniMax's ``base_resp``, whose number is 0 where there is none."""
     answer = as_object(base)
@@ -263,11 +272,9 @@ def _wait(reset: str, now: datetime) -> float | None:
     except ValueError:
         wait = _duration(reset)
         if wait is None and _DATE.match(reset):
-            try:
+            with suppress(ValueError):
                 date = datetime.fromisoformat(reset)
-            except ValueError:
-                return None
-            wait = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
+                wait = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
     else:
         wait = number / 1000 if number > _MILLISECONDS else number
         if number > _EPOCH:

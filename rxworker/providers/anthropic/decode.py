@@ -207,11 +207,8 @@ ADDERS: dict[tuple[events.BlockType, type], Callable[[OpenBlock, Any], Events]] 
 
 
 # Those of the head of a message, and of what is near its end, that are read or of no use.
-MESSAGE = frozenset(("id", "type", "role", "content", "model", "stop_reason", "stop_sequence", "stop_details")) | {
-    "usage",
-    CONTAINER,
-}
 DELTA = frozenset(("stop_reason", "stop_sequence", "stop_details", CONTAINER))
+MESSAGE = DELTA | {"id", "type", "role", "content", "model", "usage"}
 END = frozenset(("type", "delta", "usage"))
 
 STARTED = events.ResponseStatus.STARTED

@@ -28,7 +28,7 @@ from itertools import chain
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple, fields, replace
 
 from rxworker import events
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
@@ -279,9 +279,7 @@ class Choice:
 PIECES_PER_USAGE = 16
 """A `Usage` between any two pieces of text would double the events of a response, and separate the pieces."""
 
-HEAD = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")) | {
-    "error"
-}
+HEAD = frozenset(("createTime", *(field.encode_name for field in fields(wire.WireChunk))))
 """The members of a chunk that are read or of no use."""
 
 TOO_LARGE = Failure(

@@ -20,7 +20,7 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import word
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
-from rxworker.providers.failure import Failure, error_failure
+from rxworker.providers.failure import CANCELLED, Failure, ended_failure, error_failure
 from rxworker.providers.gemini_interactions import wire
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
 from rxworker.providers.malformed import EventDecoder, Handlers
@@ -117,8 +117,8 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _end(self, interaction: wire.WireInteraction, events: list[ResponseEvent]) -> None:
         self._usage = _with_usage(self._usage, interaction.usage)
         status = self._status
-        if status in (wire.FAILED, wire.CANCELLED):
-            events += self._fail(self._failure or wire.ended_failure(status, interaction.errors))
+        if status in (wire.FAILED, CANCELLED):
+            events += self._fail(self._failure or ended_failure("interaction", status, interaction.errors))
             return
         for step in self._open.values():
             if status in wire.WHOLE or isinstance(step, Output):

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
-from rxworker.providers.failure import NO_REASON, Failure, read_failure
+from rxworker.providers.failure import CANCELLED
 from rxworker.providers.usage import numbers_in, total
 
-FAILED, CANCELLED = "failed", "cancelled"
+FAILED = "failed"
 CONTINUES = "requires_continuation"
 # An interaction is ``incomplete`` where it reached its most tokens: https://ai.google.dev/gemini-api/docs/thinking
 STOPS = {
@@ -54,13 +54,6 @@ def read_stop(status: str, *, called: bool, malformed: bool) -> StopReason:
     if kind is StopKind.TOOL_USE:
         return StopReason(StopKind.OTHER, status, "waits for the client")
     return StopReason(kind, status)
-
-
-def ended_failure(status: str, errors: Json) -> Failure:
-    """The failure of an interaction that failed or was cancelled, by the first of its errors."""
-    if status == CANCELLED:
-        return Failure("the interaction was cancelled", CANCELLED, CANCELLED)
-    return read_failure(errors) or Failure(NO_REASON, status)
 
 
 NUMBERS = ("total_input_tokens", "total_output_tokens", "total_cached_tokens")

@@ -16,7 +16,7 @@ from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
-from rxworker.providers.base import Options, Request, ToolChoice
+from rxworker.providers.base import Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.fit import MODES, effort, settings_as, with_extra
@@ -56,16 +56,15 @@ def encode(
     conversation, tools, options = request.conversation, request.tools, request.options
     dialect = encoder.dialect
     encoder.feed_new(conversation.messages)
+    system = conversation.system
+    if options.output is not None and not dialect.has_schemas:
+        system = with_schema(system, options.output.schema)
     mark: JsonObject | None = None
     if marks and options.cache == "auto":
         mark = {"type": "ephemeral"}
         if options.cache_ttl:
             mark["ttl"] = options.cache_ttl
-    body: Body = {
-        "model": model,
-        "messages": encoder.messages(_system_text(conversation.system, options, dialect), mark),
-        "stream": True,
-    }
+    body: Body = {"model": model, "messages": encoder.messages(system, mark), "stream": True}
     if dialect.usage_option:
         body["stream_options"] = {"include_usage": True}
     body |= dict.fromkeys(dialect.flags, True)
@@ -220,11 +219,6 @@ class MessagesEncoder(MessageEncoder):
             return _of_result(block, self._encode)
         encoder = PARTS.get(type(block))
         return encoder(block) if encoder else []
-
-
-def _system_text(system: str | None, options: Options, dialect: Dialect) -> str | None:
-    """The system text, with the schema of the answer where the server takes none."""
-    return system if options.output is None or dialect.has_schemas else with_schema(system, options.output.schema)
 
 
 def _system(text: str | None) -> list[bytes]:

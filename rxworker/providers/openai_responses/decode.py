@@ -35,7 +35,7 @@ from rxworker.messages.lenient_json import as_object, json_text, read_json, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.failure import NO_REASON, Failure, error_failure, read_failure
+from rxworker.providers.failure import CANCELLED, Failure, ended_failure, error_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.malformed import DONE, ERROR, EventDecoder, Handlers, named_event
 from rxworker.providers.openai_responses.item import (
@@ -260,7 +260,6 @@ ITEM_HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]]
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 FAILED = "failed"
-CANCELLED = "cancelled"
 STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
 # Why a complete response ended, by what one of its items is.
 ENDINGS = {"called": TOOL_USE, "malformed": StopKind.MALFORMED, "refused": StopKind.REFUSAL}
@@ -320,14 +319,6 @@ def numbers(raw: JsonObject) -> list[int | None]:
         "input_tokens_details.cache_write_tokens",
         "output_tokens_details.reasoning_tokens",
     )
-
-
-def response_failure(response: WireResponse, status: str) -> Failure:
-    """The failure of a response that failed or was cancelled."""
-    if status == CANCELLED:
-        return Failure("the response was cancelled", CANCELLED, CANCELLED)
-    failure = read_failure({"error": response.error}) if response.error else None
-    return failure or Failure(NO_REASON, status)
 
 
 NOTHING = WireResponse()
@@ -456,7 +447,11 @@ class OpenAIResponsesDecoder(EventDecoder):
             response_id = named if named != self._started else None
             events.append(Status(ENDED, response_id or None, stop_reason=stop))
         else:
-            events += self._fail(self._failure or response_failure(response, status), stop)
+            events += self._fail(
+                self._failure
+                or ended_failure("response", status, {"error": response.error} if response.error else None),
+                stop,
+            )
 
     # what went wrong, and what does not fit
 
