@@ -88,21 +88,12 @@ class NdjsonDecoder:
             self._pieces.append(rest)
             self._size += len(rest)
         if is_large:
-            self._check(lines)
+            too_long = next((place for place, line in enumerate(lines) if len(line) > self.limit), None)
+            if too_long is not None or self._size > self.limit:
+                self._ready = [line for line in map(bytes.strip, lines[:too_long]) if line]
+                self._pieces.clear()
+                raise too_large(self.limit)
         return [line for line in map(bytes.strip, lines) if line]
-
-    def _check(self, lines: list[bytes]) -> None:
-        for place, line in enumerate(lines):
-            if len(line) > self.limit:
-                self._refuse(lines[:place])
-        if self._size > self.limit:
-            self._refuse(lines)
-
-    def _refuse(self, before: list[bytes]) -> None:
-        self._ready = [line for line in map(bytes.strip, before) if line]
-        self._pieces.clear()
-        self._size = 0
-        raise too_large(self.limit)
 
     def feed_run(self, data: bytes, /) -> list[bytes]:
         """The same: lines are cut anyway."""
@@ -110,8 +101,8 @@ class NdjsonDecoder:
 
     def finish(self) -> list[bytes]:
         """The stream ended; return the last line, if it has no line end."""
-        line = b"".join(self._pieces).strip()
-        self._pieces.clear()
         if self._ready is not None:
             return self._ready
+        line = b"".join(self._pieces).strip()
+        self._pieces.clear()
         return [line] if line else []
