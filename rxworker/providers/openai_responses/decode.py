@@ -244,13 +244,16 @@ def _position(event: WireEvent, text: Text) -> Position:
     return text.field, number or 0, text.block_type
 
 
-STREAMED_PARTS = ("content_part", "reasoning_part", "reasoning_summary_part")
 # What an event does to the items, each with the pieces so far of a text that goes on; see `Items._delta`.
 ITEM_HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], list[str] | None]] = {
     "response.output_item.added": Items._added,
     "response.output_item.done": Items._ended,
-    **dict.fromkeys([f"response.{part}.added" for part in STREAMED_PARTS], Items._silent),
-    **dict.fromkeys([f"response.{part}.done" for part in STREAMED_PARTS], Items._part),
+    "response.content_part.added": Items._silent,
+    "response.content_part.done": Items._part,
+    "response.reasoning_part.added": Items._silent,
+    "response.reasoning_part.done": Items._part,
+    "response.reasoning_summary_part.added": Items._silent,
+    "response.reasoning_summary_part.done": Items._part,
     "response.output_text.annotation.added": Items._annotation,
     **dict.fromkeys(TEXT_DELTAS, Items._delta),
     **dict.fromkeys(WHOLES, Items._whole),
