@@ -92,11 +92,16 @@ async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None
 async def _annotate(
     log: EventLog, run_id: str, name: str, value: str, comment: str = "", by: str = "", seq: int = 0
 ) -> None:
-    given: Json = value
-    with suppress(msgspec.DecodeError):
-        given = msgspec.json.decode(value)
+    given = _json_or_text(value)
     await log.annotate(run_id, Annotation(name, given, comment, by, seq))
     write_line(f"{run_id} has a new annotation: {one_line(f'{name} {encode_json(given).decode()}', WIDTH)}")
+
+
+def _json_or_text(text: str) -> Json:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 async def _mark_time(log: EventLog, text: str, at: float | None = None, by: str = "") -> None:
@@ -204,9 +209,7 @@ async def _decide(
 
 
 async def _signal(log: EventLog, run_id: str, name: str, value: str = "") -> None:
-    given: Json = value
-    with suppress(msgspec.DecodeError):
-        given = msgspec.json.decode(value)
+    given = _json_or_text(value)
     await log.signal(run_id, name, given if isinstance(given, dict) else value)
     write_line(f"{run_id} has the signal {one_line(name)}")
 

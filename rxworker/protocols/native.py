@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import TypeAlias, get_args
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
@@ -174,18 +173,6 @@ SSE_HEADERS = {
 """The headers of a stream of server-sent events."""
 
 
-class StreamEnd(Struct, frozen=True):
-    """The data of the ``end`` event.
-
-    Attributes:
-        status: The final status of the run: ``finished``, ``paused`` or ``aborted``.
-        reason: The reason. Shown to users; not interpreted.
-    """
-
-    status: str
-    reason: str = ""
-
-
 def sse_frame(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the field's name
     r"""One frame.
 
@@ -218,10 +205,14 @@ def record_frame(record: Record, encode: EncodeRecord = encode_record) -> bytes:
 def end_frame(status: str, reason: str = "") -> bytes:
     r"""The frame after the last record.
 
+    Args:
+        status: The final status of the run: ``finished``, ``paused`` or ``aborted``.
+        reason: The reason. Shown to users; not interpreted.
+
     >>> end_frame("finished")
     b'event: end\ndata: {"status":"finished","reason":""}\n\n'
     """
-    return sse_frame(encode_json(StreamEnd(status, reason)), event="end")
+    return sse_frame(encode_json({"status": status, "reason": reason}), event="end")
 
 
 def retry_frame(milliseconds: int) -> bytes:

@@ -259,7 +259,6 @@ class TextView(LaneView):
         self._is_whole = False
         self._length = 0
         self._sources = TextSection("dim", limit=SOURCE_LINES, indent=2)
-        self._cited = 0
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
         """Only for a further choice, and for a text that did not end normally."""
@@ -287,9 +286,9 @@ class TextView(LaneView):
 
     def change(self) -> None:
         """Add sources, and render the end of the document when the text is complete."""
-        for number, source in enumerate(self.lane.sources[self._cited :], self._cited + 1):
-            self._sources.text.append(f"{'' if number == 1 else chr(10)}[{number}] {source}")
-        self._cited = len(self.lane.sources)
+        sources = "\n".join(f"[{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
+        if sources != self._sources.text.text:
+            self._sources.text.replace(sources)
         if self.lane.is_over and self._document is not None and not self._is_whole:
             self._is_whole = True
             self._document.append("", is_last=True)
