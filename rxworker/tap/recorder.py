@@ -349,16 +349,12 @@ class Recorder:
             return
         exchange.is_lost = True
         exchange.release()
-        self.report(reason, error)
+        if reason not in self._reported:  # once for each
+            self._reported.add(reason)
+            logger.warning("not recorded: %s", reason if error is None else f"{reason}\n{format_error(error)}")
         if exchange.talk is not None:
             with suppress(Exception):  # it may be what has raised
                 self._abort(exchange.talk, f"not recorded any further: {reason}")
-
-    def report(self, reason: str, error: Exception | None = None) -> None:
-        """Log that something is not recorded, once for each reason."""
-        if reason not in self._reported:
-            self._reported.add(reason)
-            logger.warning("not recorded: %s", reason if error is None else f"{reason}\n{format_error(error)}")
 
     def _record(self, exchange: Exchange) -> bool:
         """Record the next bytes of an exchange; whether there are more."""

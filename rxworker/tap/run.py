@@ -247,7 +247,8 @@ async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
     except BaseException:
         await release_shielded(log, claim)
         raise
-    feed.go_on_at(loaded.records[-1].time)
+    if feed.time is not None:
+        feed.time = loaded.records[-1].time  # the source has times: none is before the one before it
     feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, OWN))
     row = replace(info.row, recoveries=info.row.recoveries + 1)
     recover = events.RunRecover(claim.epoch, claim.owner, "its tap was started again")
@@ -319,6 +320,7 @@ class _Feed:
 
     Attributes:
         skip: How many events are stored already.
+        time: The time of the last event; ``None``: now.
         is_followed: Whether the run reads it; from then on it is left when the run ends.
         leaving: Leaves the source of a run that has ended before.
     """
@@ -331,7 +333,7 @@ class _Feed:
         self._batches = batches
         self._waiting: list[Tapped] = []
         self._inner: dict[tuple[str, ...], tuple[int, int]] = {}
-        self._time: float | None = None
+        self.time: float | None = None
 
     def attach(self, run: Run[None]) -> None:
         """Set the run, before it is loaded."""
@@ -339,19 +341,15 @@ class _Feed:
         self._journal.clock = self._now
 
     def _now(self) -> float:
-        return time.time() if self._time is None else self._time
+        return time.time() if self.time is None else self.time
 
     async def first(self) -> list[Tapped]:
         """The first events."""
         async for batch in self._batches:
             self._waiting = batch
-            self._time = batch[0].time
+            self.time = batch[0].time
             return batch
         raise TruncatedError("the source ended before its first event")
-
-    def go_on_at(self, moment: float) -> None:
-        """Go on at the time of the last stored record, where the source has times: none is before the one before it."""
-        self._time = None if self._time is None else moment
 
     async def close(self) -> None:
         """Leave the source."""
@@ -373,11 +371,11 @@ class _Feed:
                         await held
         except asyncio.CancelledError:
             if not self._journal.is_left:
-                self._time = None  # it ends now, whatever the time of its last event
+                self.time = None  # it ends now, whatever the time of its last event
             raise
         finally:
             self._ignore_commands()
-        self._time = None
+        self.time = None
         raise TruncatedError("the source ended before the end of its run")
 
     def _ignore_commands(self) -> None:
@@ -394,7 +392,7 @@ class _Feed:
                 deltas.append(event)
                 continue
             self._emit_deltas(deltas, emitter)
-            self._time = each.time
+            self.time = each.time
             turn = self._counted(each) if each.path else (0, 0)
             if self.skip > 0:
                 self.skip -= not isinstance(event, OWN)
@@ -414,7 +412,7 @@ class _Feed:
         """Emit deltas that came together, those of one block as one record, and forget them."""
         if not deltas:
             return
-        self._time = None
+        self.time = None
         if len(deltas) > 1 and emitter.on_many is not None:
             emitter.on_many(gather(deltas))
         else:

@@ -42,21 +42,13 @@ class Item(Struct, frozen=True):
     done: JsonObject
 
 
-def item_of(reply: Reply, name: str, place: int, block: ReplyBlock, refused: bool) -> Item:
-    """The item that is a block.
-
-    Args:
-        reply: The reply with the block; it defines the length of a delta.
-        name: The base of its id.
-        place: Its ``output_index``.
-        block: The content.
-        refused: Whether a text of the reply is a refusal.
-    """
+def _item_of(reply: Reply, name: str, place: int, block: ReplyBlock) -> Item:
+    """The item that is a block."""
     if isinstance(block, Thinking):
         return _reasoning(reply, f"rs_{name}", place, block)
     if isinstance(block, ToolCall):
         return _call(reply, f"fc_{name}", place, block)
-    return _message(reply, f"msg_{name}", place, block, refused)
+    return _message(reply, f"msg_{name}", place, block)
 
 
 def _reasoning(reply: Reply, item_id: str, place: int, block: Thinking) -> Item:
@@ -78,7 +70,8 @@ def _reasoning(reply: Reply, item_id: str, place: int, block: Thinking) -> Item:
     return _item(place, item, grows, ends, done)
 
 
-def _message(reply: Reply, item_id: str, place: int, block: Text, refused: bool) -> Item:
+def _message(reply: Reply, item_id: str, place: int, block: Text) -> Item:
+    refused = reply.stop_reason.kind is StopKind.REFUSAL
     where: JsonObject = {"item_id": item_id, "output_index": place, "content_index": 0}
     field, kind = ("refusal", "refusal") if refused else ("text", "output_text")
     rest: JsonObject = {} if refused else {"annotations": []}
@@ -178,8 +171,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
         return [event("error", error_body(error)) for error in sent_errors(reply)]
     head = _response(number, model)
     events = [event("response.created", response=head), event("response.in_progress", response=head)]
-    refused = reply.stop_reason.kind is StopKind.REFUSAL
-    items = [item_of(reply, f"{number}_{at}", at, b, refused) for at, b in enumerate(blocks)]
+    items = [_item_of(reply, f"{number}_{at}", at, block) for at, block in enumerate(blocks)]
     failures: list[Event] = []
     for error in sent_errors(reply):  # reported twice, as by the real service
         code = code_of(error, ERROR_WORDS) or error.kind
