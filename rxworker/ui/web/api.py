@@ -52,8 +52,7 @@ from rxworker.ui.web.runs.search import RunQuery, search_runs
 from rxworker.ui.web.runs.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.streams.durable import answer_stream
-from rxworker.ui.web.streams.stored import FOLDS, run_stream
+from rxworker.ui.web.streams.durable import FOLDS, answer_stream, run_stream
 from rxworker.ui.web.streams.streams import follow_run
 
 B = TypeVar("B", bound=Struct)

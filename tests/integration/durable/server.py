@@ -30,8 +30,7 @@ from rxworker.ui.web import Settings
 from rxworker.ui.web.http.responses import ApiError, error_response
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.server import AiohttpRequest, add_security_headers
-from rxworker.ui.web.streams.durable import answer_stream
-from rxworker.ui.web.streams.stored import JSON, LogStream
+from rxworker.ui.web.streams.durable import JSON, LogStream, answer_stream
 from rxworker.ui.web.streams.streams import Streams
 
 MAX = 2**53 - 1

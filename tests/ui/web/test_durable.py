@@ -31,9 +31,7 @@ from rxworker.ui.web.http.request import get
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.server import add_security_headers, aiohttp_route, guarded
 from rxworker.ui.web.streams import durable
-from rxworker.ui.web.streams import stored as stored_streams
-from rxworker.ui.web.streams.durable import answer_stream
-from rxworker.ui.web.streams.stored import START, LogStream, run_stream
+from rxworker.ui.web.streams.durable import START, LogStream, answer_stream, run_stream
 from rxworker.ui.web.streams.streams import Streams
 from tests.log.processes import stored
 from tests.whole import one_of
@@ -171,7 +169,7 @@ async def test_pages_joined_are_the_stream(
 ) -> None:
     run = await a_run(log)
     whole = await (await client.get(f"/runs/{run}/stream{view}")).json()
-    monkeypatch.setattr(stored_streams, "PAGE_BYTES", size)
+    monkeypatch.setattr(durable, "PAGE_BYTES", size)
     joined, at, pages = list[Any](), "-1", 0
     while True:
         response = await client.get(f"/runs/{run}/stream{view}", params={"offset": at})

@@ -27,18 +27,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards import (
-    AlertChange,
-    Board,
-    Dashboard,
-    OperatorState,
-    PanelState,
-    View,
-    XRay,
-    explain,
-    fold_log,
-    read_selection,
-)
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, XRay, explain, fold_log, read_selection
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.moments import Moments
@@ -325,18 +314,6 @@ class BoardFeed:
         self.hub.push(Record(seq, self.board.dashboard.name, 0, 0, now, item))
 
 
-class PanelOperators(Struct, frozen=True):
-    """The operators of a panel.
-
-    Attributes:
-        panel: The name of the panel.
-        operators: The source, and the operators.
-    """
-
-    panel: str
-    operators: tuple[OperatorState, ...]
-
-
 class ExplainedFeed(BoardFeed):
     """A board whose operators are received, and not what its panels show.
 
@@ -380,7 +357,7 @@ def encode_operators(panel: str, xray: XRay[Record, object], redact: Callable[[b
     def without_secrets(text: str) -> str:
         return msgspec.json.decode(redact(encode_json(text)))
 
-    return redact(encode_json(PanelOperators(panel, xray.redacted(without_secrets))))
+    return redact(encode_json({"panel": panel, "operators": xray.redacted(without_secrets)}))
 
 
 def encode_state(state: PanelState) -> bytes:

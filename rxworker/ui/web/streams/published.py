@@ -31,7 +31,7 @@ from rxworker.redact import json_redactor
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
-from rxworker.ui.web.streams.stored import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
+from rxworker.ui.web.streams.durable import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
 from rxworker.ui.web.streams.streams import Followed, delivery_of
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
