@@ -341,26 +341,27 @@ class Row(Generic[A]):
         if not window.refused_by:
             window.passed()
             if tally is not None and window.is_last and tally.windows and not tally.is_refused:
-                self._report(tally, "", "pass")
+                self.emit(cast("A", _verdict(self.gate, tally, "", "pass")))
             return
         if tally is not None and not tally.is_refused:
             tally.is_refused = True
-            self._report(tally, window.refused_by, "refuse" if self.gate.replacement is None else "replace")
+            verdict = "refuse" if self.gate.replacement is None else "replace"
+            self.emit(cast("A", _verdict(self.gate, tally, window.refused_by, verdict)))
         if self.gate.replacement is None:
             self.fail(TextRejectedError(_REJECTED.format(window.refused_by, tally.kind if tally else "a text")))
         else:
             window.refused()
 
-    def _report(self, tally: Tally, refused_by: str, verdict: Any) -> None:
-        check = refused_by or ", ".join(name for name, _ in self.gate.checks)
-        seconds = round(tally.seconds, 3)
-        made = GateVerdict(check, tally.kind, verdict, seconds, tally.windows, tally.block, tally.call_id)
-        self.emit(cast("A", made.custom))
-
     def _release(self) -> None:
         released = self._released
         if released is not None and not released.done() and (self.is_over or not self.is_full or not self._row):
             released.set_result(None)
+
+
+def _verdict(gate: Gate, tally: Tally, refused_by: str, verdict: Any) -> Custom:
+    check = refused_by or ", ".join(name for name, _ in gate.checks)
+    seconds = round(tally.seconds, 3)
+    return GateVerdict(check, tally.kind, verdict, seconds, tally.windows, tally.block, tally.call_id).custom
 
 
 _TOO_MUCH = (

@@ -308,7 +308,7 @@ class _Blocks(Generic[E]):
         stream = self._streams.get(key)
         if kind is InputValueDelta:
             if stream is not None and not (event.append and event.path == cast("Any", stream.like).path):
-                self._end_stream(key)
+                self._cut(self._streams.pop(key), is_last=True)
                 stream = None
             if not isinstance(event.value, str):
                 self._put_whole(event, _VALUE)
@@ -354,12 +354,9 @@ class _Blocks(Generic[E]):
 
     def _end(self, index: int) -> None:
         for key in [key for key in self._streams if key[0] == index]:
-            self._end_stream(key)
+            self._cut(self._streams.pop(key), is_last=True)
         if signatures := self._signatures.pop(index, None):
             self._row.then(partial(self._sign, index, signatures))
-
-    def _end_stream(self, key: tuple[int, type[object]]) -> None:
-        self._cut(self._streams.pop(key), is_last=True)
 
     def _sign(self, index: int, signatures: list[E]) -> None:
         if index not in self._unsigned:
