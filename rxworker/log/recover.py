@@ -214,7 +214,9 @@ class RunSource:
             outer = await present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
                 await (_dismiss if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
-            elif outer is None or outer.status != "paused" or not await self._decide_outside(info):
+            elif outer is not None and outer.status == "paused" and await _decide_outside(self.log, info):
+                self.pending.drop(info.run_id)
+            else:
                 waits_for = info.row.outer if outer is None else outer.run_id
                 self._nested.setdefault(waits_for, set()).add(info.run_id)
         except LeaseHeldError:
@@ -224,40 +226,19 @@ class RunSource:
         except RxWorkerError as error:
             self._retry(info.run_id, error)
 
-    async def _decide_outside(self, info: RunInfo) -> bool:
-        """Store with the outer run what is decided about a nested one, or that it has a result that it waits for.
-
-        Returns:
-            Whether there was something.
-        """
-        sent = [] if info.status != "paused" else await self.log.sent(info.run_id)
-        found = decisions_in(sent)
-        is_due = bool(found) or is_woken(info.row, sent)
-        if is_due:
-            given = Decided(read_stored(found[0].data).decisions if found else {})
-            run_id, given = await routed(self.log, info, given)
-            await self.log.send(run_id, Command(DECIDE, msgspec.to_builtins(given), key=DECIDE))
-            self.pending.drop(info.run_id)
-        return is_due
-
     async def recover(self, info: RunInfo, recover: Callable[[], Awaitable[R]], claim: Claim | None = None) -> R | None:
         """Continue a run; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
         try:
             run = await recover()
         except BaseException as error:
             if claim is not None:
-                await self.give_back(claim)
+                await give_back(self.log, claim)
             if not isinstance(error, Exception):
                 raise
             await self.failed(info, error)
             return None
         self.pending.succeeded(info.run_id)
         return run
-
-    async def give_back(self, claim: Claim) -> None:
-        """Release a claim, also while it is cancelled, so that other processes need not wait for its lease."""
-        with suppress(RxWorkerError):  # then its lease ends
-            await release_shielded(self.log, claim, SETTLE)
 
     async def make(self, make_worker: WorkerMaker[W], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
@@ -335,17 +316,17 @@ class RunSource:
         if info is not None:
             self.pending.note(info, time.time())
 
-    async def reaches(self, revision: int) -> None:
-        """Read what has changed in the log, if that is not known up to a revision."""
-        if self._cursor.revision < revision:
-            await self.catch_up()
-
-    async def catch_up(self) -> None:
+    async def catch_up(self, revision: int | None = None) -> None:
         """Read what has changed in the log; again, if it cannot be read for a while.
+
+        Args:
+            revision: Up to which it is to be known; by default all is read.
 
         Raises:
             LogError: It cannot be read for a minute, or was closed.
         """
+        if revision is not None and self._cursor.revision >= revision:
+            return
         failures, pause, since = iter(RETRIES), 0.0, time.monotonic()
         while True:
             try:
@@ -431,10 +412,10 @@ class RunSource:
         for command in sent:
             if wait.signal and command.kind == "signal" and command.data["name"] == wait.signal:
                 return Approve(msgspec.convert(command.data["value"], JsonObject | str))
-        if wait.message and (text := await self._message_to(info.run_id, sent)) is not None:
+        if wait.message and (text := await _message_to(self.log, info.run_id, sent)) is not None:
             return Approve(text)
         other = await present(self.log, wait.run) if wait.run else None
-        if wait.event and (found := await self._event_of(wait)) is not None:
+        if wait.event and (found := await _event_of(self.log, wait)) is not None:
             return Approve(found)
         if other is not None and other.status in ("finished", "aborted", "deleted"):
             return Approve({"run": other.run_id, "status": other.status})
@@ -445,27 +426,51 @@ class RunSource:
                 self._watched.add(last)
         return Approve() if wait.due and wait.due <= time.time() else None
 
-    async def _event_of(self, wait: Wait) -> JsonObject | None:
-        """The first event of the application of a name in a run, and in those that resume it."""
-        run_id = wait.run
-        while (info := await self.log.listed(run_id)) is not None and info.last_seq:
-            async for entry in self.log.read(run_id):
-                event = record_of(entry, run_id).event if entry.kind == "custom" else None
-                if isinstance(event, Custom) and event.name == wait.event:
-                    return {"run": run_id, "event": event.name, "data": event.data}
-            run_id = resumed_id(run_id)
-        return None
 
-    async def _message_to(self, run_id: str, sent: Sequence[Command]) -> str | None:
-        """The text of the first message to a run that it has not taken."""
-        several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
-        gone = {one.withdraws for _, one in several if one.withdraws}
-        if not any(one.messages for _, one in several):
-            return None
-        entries = [entry async for entry in self.log.read(run_id) if entry.kind == "command_taken"]
-        taken = [record.event.number for record in records_of(entries, run_id) if type(record.event) is CommandTaken]
-        left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
-        return next(("\n".join(message.text for message in messages) for messages in left), None)
+async def give_back(log: EventLog, claim: Claim) -> None:
+    """Release a claim, also while it is cancelled, so that other processes need not wait for its lease."""
+    with suppress(RxWorkerError):  # then its lease ends
+        await release_shielded(log, claim, SETTLE)
+
+
+async def _decide_outside(log: EventLog, info: RunInfo) -> bool:
+    """Store with the outer run what is decided about a nested one, or that it has a result that it waits for.
+
+    Returns:
+        Whether there was something.
+    """
+    sent = [] if info.status != "paused" else await log.sent(info.run_id)
+    found = decisions_in(sent)
+    is_due = bool(found) or is_woken(info.row, sent)
+    if is_due:
+        given = Decided(read_stored(found[0].data).decisions if found else {})
+        run_id, given = await routed(log, info, given)
+        await log.send(run_id, Command(DECIDE, msgspec.to_builtins(given), key=DECIDE))
+    return is_due
+
+
+async def _event_of(log: EventLog, wait: Wait) -> JsonObject | None:
+    """The first event of the application of a name in a run, and in those that resume it."""
+    run_id = wait.run
+    while (info := await log.listed(run_id)) is not None and info.last_seq:
+        async for entry in log.read(run_id):
+            event = record_of(entry, run_id).event if entry.kind == "custom" else None
+            if isinstance(event, Custom) and event.name == wait.event:
+                return {"run": run_id, "event": event.name, "data": event.data}
+        run_id = resumed_id(run_id)
+    return None
+
+
+async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command]) -> str | None:
+    """The text of the first message to a run that it has not taken."""
+    several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
+    gone = {one.withdraws for _, one in several if one.withdraws}
+    if not any(one.messages for _, one in several):
+        return None
+    entries = [entry async for entry in log.read(run_id) if entry.kind == "command_taken"]
+    taken = [record.event.number for record in records_of(entries, run_id) if type(record.event) is CommandTaken]
+    left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
+    return next(("\n".join(message.text for message in messages) for messages in left), None)
 
 
 class PendingRuns:

@@ -37,7 +37,7 @@ from rxworker.errors import (
 from rxworker.events import Event, ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
-from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, end_run, routed
+from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, end_run, give_back, routed
 from rxworker.log.values import OPEN, TAPPED, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
@@ -555,11 +555,11 @@ async def begin(
             try:
                 worker = await source.make(make_worker, found[0])
             except BaseException:  # it was cancelled
-                await source.give_back(found[1])
+                await give_back(source.log, found[1])
                 raise
         info, claim = found
         if worker is None:
-            await source.give_back(claim)
+            await give_back(source.log, claim)
             return None
     elif cap is not None:
         claim = await _claim_within(source, info, tenant, cap)
@@ -589,7 +589,7 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
             claim = await log.claim(info.run_id)
         claimed = await log.info(claim.run_id)
         if claimed is not None:
-            await source.reaches(claimed.revision)
+            await source.catch_up(claimed.revision)
     except LeaseHeldError as error:
         if error.owner == log.owner or info.status == "paused":
             # Its lease is renewed or ends soon.
@@ -602,14 +602,14 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
         return None
     except BaseException as error:
         if claim is not None:
-            await source.give_back(claim)
+            await give_back(source.log, claim)
         if not isinstance(error, Exception):
             raise
         await source.failed(info, error)
         return None
     if pending.held(tenant) <= cap:
         return claim
-    await source.give_back(claim)
+    await give_back(source.log, claim)
     # Two processes that have released at the same moment do not claim again at the same moment.
     pending.defer(info.run_id, time.time() + random.uniform(0.01, 0.1))
     return None

@@ -115,7 +115,7 @@ async def test_runs_nested_in_one_that_has_ended_are_ended_by_whatever_takes_run
                 await log.release(claim)
             else:
                 await end_run_alone(log, runs[0])
-            await source.reaches((await log.info(runs[0])).revision)  # pyright: ignore[reportOptionalMemberAccess]
+            await source.catch_up((await log.info(runs[0])).revision)  # pyright: ignore[reportOptionalMemberAccess]
             assert await source.take(wait=False) is None
         assert await log.list(status="running") == []
     log, runs = await killed()
