@@ -505,13 +505,14 @@ class OwnNames:
             held = self._held.pop(event.index, None) if isinstance(event, BlockStop | BlockAbort) else None
             call = event.metadata if isinstance(event, BlockStart | BlockStop) else None
             own = self._own.get(call.name) if isinstance(call, ToolUseMetadata) else None
+            if held and isinstance(event, BlockStop):
+                arguments = whole_arguments(held)
+                if own and isinstance(arguments, dict):
+                    arguments = _under(own.keys, arguments)
+                yield InputJsonDelta(event.index, json_text(arguments))
             if own is None or not isinstance(call, ToolUseMetadata):
                 yield event
                 continue
-            if held and isinstance(event, BlockStop):
-                arguments = whole_arguments(held)
-                named = _under(own.keys, arguments) if isinstance(arguments, dict) else arguments
-                yield InputJsonDelta(event.index, json_text(named))
             if isinstance(event, BlockStart) and own.keys:
                 self._held[event.index] = []
             yield replace(event, metadata=replace(call, name=own.name))

@@ -16,7 +16,16 @@ import pytest
 
 from rxworker import Finished, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import BlockStart, BlockStop, Opaque, Record, ToolUseMetadata
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    InputJsonDelta,
+    Opaque,
+    Record,
+    ResponseEvent,
+    ToolUseMetadata,
+)
 from rxworker.log import MemoryLog
 from rxworker.log.format import records_of
 from rxworker.messages import (
@@ -35,7 +44,8 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import Content, ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
-from rxworker.providers.fit import FittedTools, fit_tools
+from rxworker.providers.base import Renamed
+from rxworker.providers.fit import FittedTools, OwnNames, fit_tools
 from rxworker.providers.takes import LEFT_OUT, TAKES, Takes
 from rxworker.state import fold_run
 from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, lint, say
@@ -513,6 +523,26 @@ def test_a_long_description_may_begin_with_blanks() -> None:
     meta = ToolMeta("look", " " * 1024 + "Look.", {"type": "object", "properties": {}})
     [sent] = fit_tools([meta], TAKES["openai_chat"]).tools
     assert (sent.description, sent.input_schema["description"]) == ("", "Look.")
+
+
+class Unnamed:
+    """A decoder of a call whose stop does not name its tool, as one of an application may be."""
+
+    def feed(self, _: bytes, /) -> list[ResponseEvent]:
+        start = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look_1"))
+        return [start, InputJsonDelta(0, '{"a_1":'), InputJsonDelta(0, "2}"), BlockStop(0, BlockType.TOOL_USE)]
+
+    def finish(self) -> list[ResponseEvent]:
+        return []
+
+
+def test_a_stop_that_does_not_name_its_tool_loses_no_arguments() -> None:
+    decoder = OwnNames(Unnamed, {"look_1": Renamed("look at", {"a_1": "a 1"})})
+    start, arguments, stop = decoder.feed(b"")
+    assert isinstance(start, BlockStart)
+    assert start.metadata == ToolUseMetadata("1", "look at")
+    assert arguments == InputJsonDelta(0, '{"a_1":2}')
+    assert stop == BlockStop(0, BlockType.TOOL_USE)
 
 
 def test_examples_of_a_call_have_the_names_that_are_sent() -> None:
