@@ -156,6 +156,10 @@ def _add_several(
     parser.add_argument(option, dest=dest, metavar=metavar, action="append", type=read, help=text)
 
 
+def _add_secret(parser: Parser, option: str, about: str) -> None:
+    parser.add_argument(option, metavar="NAME", help=f"the environment variable that holds {about}")
+
+
 def _add_demo(demo: Parser) -> None:
     add = demo.add_argument
     add("--fast", action="store_true", help="without pauses")
@@ -193,8 +197,7 @@ def _add_serve(serve: Parser) -> None:
     _add_several(serve, "--tap", "taps", "SOURCE", about)
     about = "send the alerts of the dashboards there; see --alert-secret-env"
     add("--on-alert", metavar="URL", help=about)
-    about = "the environment variable that holds the secret that signs alerts"
-    add("--alert-secret-env", metavar="NAME", help=about)
+    _add_secret(serve, "--alert-secret-env", "the secret that signs alerts")
     about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
     add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
     _add_served(serve)
@@ -223,8 +226,7 @@ def _add_folder(source: Parser) -> None:
 
 def _add_url(source: Parser) -> None:
     source.add_argument("url", metavar="URL", help="the address")
-    about = "the environment variable that holds the token of the address"
-    source.add_argument("--token-env", metavar="NAME", help=about)
+    _add_secret(source, "--token-env", "the token of the address")
 
 
 def _add_to(source: Parser) -> None:
@@ -234,8 +236,7 @@ def _add_to(source: Parser) -> None:
 def _add_listen(source: Parser) -> None:
     about = "the address to listen on; without a host on this machine alone"
     source.add_argument("--listen", type=_host_and_port, metavar="[HOST:]PORT", help=about)
-    about = "the environment variable that holds the token, which other machines need"
-    source.add_argument("--token-env", metavar="NAME", help=about)
+    _add_secret(source, "--token-env", "the token, which other machines need")
 
 
 def _add_input(source: Parser) -> None:
@@ -291,8 +292,7 @@ def _add_log(parser: Parser) -> None:
 
 def _add_access(parser: Parser) -> None:
     """Add what a server has that other machines can reach."""
-    about = "the environment variable that holds the token"
-    parser.add_argument("--token-env", metavar="NAME", help=about)
+    _add_secret(parser, "--token-env", "the token")
     about = "a name by which the server may be called, such as that of a proxy"
     _add_several(parser, "--allow-host", "allowed_hosts", "NAME", about)
 
@@ -303,7 +303,7 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     add("--provider", required=required, help=f"the provider: {provider_names()}")
     add("--model", required=required, help="the model's name")
     add("--base-url", metavar="URL", help="the address of the service, for your own server")
-    add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
+    _add_secret(parser, "--api-key-env", "the key")
     add("--system", metavar="TEXT", help="the system prompt")
     about = "the maximum number of tokens of an answer"
     add("--max-tokens", metavar="N", type=_positive, help=about)

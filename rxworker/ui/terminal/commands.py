@@ -115,17 +115,17 @@ class Commands:
             return False
         return True
 
-    async def go_on(self) -> bool:
-        """Open the stored conversation that was used last. Returns whether that was possible."""
+    async def go_on(self) -> None:
+        """Open the stored conversation that was used last."""
         try:
             stored = await list_sessions(self.session.log)
         except RxWorkerError as error:
             self._warn(str(error))
-            return False
-        if not stored:
+            return
+        if stored:
+            await self.run("resume", stored[0].id)
+        else:
             self._warn("There is no stored conversation yet.")
-            return False
-        return await self.run("resume", stored[0].id)
 
     async def complete(self, text: str) -> list[Choice]:
         """Return the choices for an input."""

@@ -28,7 +28,6 @@ from textual.timer import Timer
 from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log.values import When
-from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
@@ -160,11 +159,15 @@ class ConversationScreen(Screen[None]):
         Returns:
             Whether it was sent; otherwise the user was shown why not.
         """
-        message = self._message(text)
+        session, pastes = self.session, self.query_one(Composer).pastes
         try:
-            if message is None:
-                return False
-            if self.session.send(message, text, when):
+            message = attach(text[1:] if text.startswith("//") else text, session.worker.workspace, pastes)
+            check_message(message, session.worker)
+        except (ConfigurationError, LocalProtocolError) as error:
+            self.notify(clean(f"{error}. Nothing was sent."), severity="warning", timeout=20, markup=False)
+            return False
+        try:
+            if session.send(message, text, when):
                 self.follow()
         except RxWorkerError as error:
             self.show_error(error)
@@ -307,20 +310,6 @@ class ConversationScreen(Screen[None]):
             self.action_resume()
         elif self.deliver(text, when):
             self.query_one(Composer).accept()
-
-    def _message(self, text: str) -> Message | None:
-        """The message of what was typed.
-
-        ``None`` if a file that it names cannot be attached, which the user is shown.
-        """
-        text = text[1:] if text.startswith("//") else text
-        try:
-            message = attach(text, self.session.worker.workspace, self.query_one(Composer).pastes)
-            check_message(message, self.session.worker)
-        except (ConfigurationError, LocalProtocolError) as error:
-            self.notify(clean(f"{error}. Nothing was sent."), severity="warning", timeout=20, markup=False)
-            return None
-        return message
 
     def on_key(self, event: Key) -> None:
         """Redirect keys to the input if another part has the focus."""
