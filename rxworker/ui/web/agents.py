@@ -99,11 +99,8 @@ def answers_of(entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool
 
 def without_results(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages without the results in them; a message of results alone is left out."""
-    kept: list[Message] = []
-    for message in messages:
-        if content := tuple([c for c in message.content if not isinstance(c, ToolResult)]):
-            kept.append(Message(message.role, content))
-    return tuple(kept)
+    kept = [Message(m.role, tuple([c for c in m.content if not isinstance(c, ToolResult)])) for m in messages]
+    return tuple([message for message in kept if message.content])
 
 
 MAX_ID = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -501,13 +501,11 @@ class MarkBody(Struct, frozen=True, forbid_unknown_fields=True):
 async def post_mark(state: ServerState, request: WebRequest) -> web.Response:
     """Name, tag or pin a conversation."""
     body = await read_json(request, MarkBody)
-    changes: dict[str, object] = {}
-    if not isinstance(body.title, UnsetType):
-        changes["title"] = _noted(body.title)
-    if not isinstance(body.tags, UnsetType):
-        changes["tags"] = tuple(dict.fromkeys([tag for each in body.tags if (tag := _noted(each))]))
-    if not isinstance(body.pinned, UnsetType):
-        changes["pinned"] = body.pinned
+    changes: dict[str, Any] = msgspec.to_builtins(body)  # without what is left out
+    if "title" in changes:
+        changes["title"] = _noted(changes["title"])
+    if "tags" in changes:
+        changes["tags"] = tuple(dict.fromkeys([tag for each in changes["tags"] if (tag := _noted(each))]))
     found = state.runs.of(request).existing(request.params["id"])
     await state.store.mark(found, replace(found.marks, **changes))
     return bytes_response(json_redactor()(encode_json({"marks": found.marks})))

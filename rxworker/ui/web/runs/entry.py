@@ -506,10 +506,8 @@ class RunEntry(OpenRun):
     def settle(self) -> None:
         """Release what a run that is not watched does not need."""
         if self.is_over and not self.watching:
-            self.encode.clear()
-            self.frames.clear()
-            self.shared_frames.clear()
-            self.message.clear()
+            for each in (self.encode, self.frames, self.shared_frames, self.message):
+                each.clear()
         if self.log is not None and not self.watching:
             self.close_later()
             self.limit_idle()
