@@ -47,21 +47,24 @@ async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk) -> None:
         await expect(page.locator("#notes .quiet .note-data")).to_have_text('{\n  "depth": 3\n}')
 
 
-async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:
+async def test_runs_three_deep_stand_within_one_another_also_two_at_once(desk: Desk) -> None:
     def inner() -> Worker:
-        return Worker(ScriptedModel([call("look"), say("Deepest.")]), tools=[look])
+        return Worker(ScriptedModel([call("look"), say("Deepest.")], delay=0.01), tools=[look])
 
     def middle() -> Worker:
         made = worker_tool(inner, name="inner", description="Goes deeper.")
         return Worker(ScriptedModel([call("inner", task="down"), say("Middle.")]), tools=[made])
 
     outer = worker_tool(middle, name="middle", description="Goes deep.")
-    async with desk.asking(ScriptedModel([call("middle", task="go"), say("Up.")]), [outer], status="finished") as page:
+    both = call("middle", task="go") + call("middle", task="too")
+    async with desk.asking(ScriptedModel([both, say("Up.")]), [outer], status="finished") as page:
         deepest = page.locator(".call .inner .call .inner .block.text .text")
-        await expect(deepest).to_have_text("Deepest.")
+        await expect(deepest).to_have_text(["Deepest."] * 2)
+        await page.set_viewport_size({"width": 1280, "height": 1600})
+        await expect(page.locator("#lanes .lane")).to_have_count(11)
         depths = "(all) => all.map((lane) => lane.style.getPropertyValue('--depth'))"
         found = await page.locator("#lanes .lane").evaluate_all(depths)
-        assert found == ["1", "2", "3", "3", "2", "1"]
+        assert found == [*["1", "2", "3", "3", "2"] * 2, "1"]
         # A lane deep inside leads to its place.
         await page.locator("#lanes .lane .lane-label").nth(3).click()
         await expect(page.locator(".item.found")).to_contain_text("Deepest.")
