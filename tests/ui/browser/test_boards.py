@@ -81,28 +81,6 @@ async def test_a_dashboard_has_a_page_that_links_lead_to(desk: Desk, tmp_path: P
             await expect(names).to_have_text(["Desk", "Runs", "Usage"])
 
 
-async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
-        page = await desk.open("boards/desk", width=390)
-        await expect(page.locator("#board .board-panel")).to_have_count(7)
-        assert await page.evaluate("document.documentElement.scrollWidth") == 390
-        lefts = await page.locator("#board .board-panel").evaluate_all("(all) => all.map((one) => one.offsetLeft)")
-        assert len(set(lefts)) == 1
-
-
-async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
-        page = await desk.asked(status="finished")
-        await desk.view(page, "#usage-panel")
-        figures = page.locator("#usage-panel .board-figure")
-        assert not [name for _, name, _ in server.state.boards.feeds if name == "usage"]
-        await page.locator("#usage-panel summary").click()
-        await expect(figures.first).to_be_visible()
-        await page.reload()  # the browser remembers it
-        await desk.view(page, "#usage-panel")
-        await expect(figures.first).to_be_visible()
-
-
 def asked_of(page: Page, requests: list[str]) -> None:
     """Write down the parameters of each request for the dashboard, without its address."""
 
@@ -184,8 +162,17 @@ async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_
             await expect(calls).to_contain_text("2 calls")
 
 
-async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk) -> None:
-    async with desk.asking(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], status="finished") as page:
+async def test_the_usage_of_a_conversation_is_folded_and_the_last_seconds_are_followed_anew(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
+        page = await desk.asked(status="finished")
+        await desk.view(page, "#usage-panel")
+        figures = page.locator("#usage-panel .board-figure")
+        assert not [name for _, name, _ in server.state.boards.feeds if name == "usage"]
+        await page.locator("#usage-panel summary").click()
+        await expect(figures.first).to_be_visible()
+        await page.reload()  # the browser remembers it
+        await desk.view(page, "#usage-panel")
+        await expect(figures.first).to_be_visible()
         await page.clock.install()
         requests: list[str] = []
         asked_of(page, requests)
@@ -199,7 +186,9 @@ async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: 
         assert requests == ["live last=900"] * 2
 
 
-async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(desk: Desk) -> None:
+async def test_the_period_before_is_requested_a_view_is_saved_and_a_phone_shows_one_panel_beside_no_other(
+    desk: Desk,
+) -> None:
     async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
         page = await desk.open("boards/desk?since=1795676400&until=1795680000")
         requests: list[str] = []
@@ -221,6 +210,12 @@ async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(desk
         await expect(page).to_have_url(re.compile(r"/boards/desk\?since=1795676400&until=1795680000&compare=1$"))
         await page.get_by_role("button", name="Forget the view Thursday").click()
         await expect(page.locator("#board-views")).to_be_hidden()
+        await page.set_viewport_size({"width": 390, "height": 800})
+        await expect(page.locator("#board .board-panel")).to_have_count(7)
+        await page.evaluate(FRAMES)
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390
+        lefts = await page.locator("#board .board-panel").evaluate_all("(all) => all.map((one) => one.offsetLeft)")
+        assert len(set(lefts)) == 1
 
 
 def words_so_far(records: Observable[Record]) -> Observable[list[dict[str, object]]]:
@@ -298,8 +293,8 @@ async def test_an_update_takes_nothing_that_the_reader_holds(desk: Desk, tmp_pat
         model.let_all()
 
 
-async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN]) as server:
+async def test_a_value_a_point_an_alert_and_a_span_lead_to_the_runs_that_made_them(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN, LEADING]) as server:
         page = await desk.open()
         for _ in range(2):
             await page.goto(server.url)
@@ -324,17 +319,8 @@ async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk)
         await page.locator(".board-menu-button").first.click()
         await page.locator(".board-menu").get_by_role("button", name="Runs", exact=True).click()
         await expect(page.locator("#banner")).to_have_text("No run has made this value.")
-
-
-async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk) -> None:
-    async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[LEADING]) as server:
-        page = await desk.open()
-        for _ in range(2):
-            await page.goto(server.url)
-            await desk.ask(page, status="finished")
         first, last = (run.id for run in desk.runs)
         await page.goto(f"{server.url}boards/leading")
-        options = page.locator("#palette-list [role=option]")
         chart = page.locator("[data-view=line] .chart-area")
         await expect(chart.locator(".u-over")).to_have_count(1)
         for key, runs in (("Home", 1), ("End", 2)):
