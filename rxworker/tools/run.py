@@ -509,14 +509,8 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
                 else:
                     content, is_error = value.content, value.is_error
             except ToolError as error:
-                logger.debug(
-                    "tool %s, call %s: %s",
-                    call.name,
-                    call.id,
-                    error,
-                    exc_info=error,
-                    extra={"tool": call.name, "call": call.id},
-                )
+                about = {"tool": call.name, "call": call.id}
+                logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error, extra=about)
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 return waiting_call(replace(running.each, begun=error.begun))

@@ -109,9 +109,8 @@ class Definition(RunSettings):
         self.compact = check_type("compact", compact, Compact, "compact=Compact(at=0.8)", optional=True)
         if self.compact is not None:
             self.compact.tokens(self.model)  # raises where it is not known
-        self.response_retry = RETRY
-        if response_retry is not None:
-            self.response_retry = check_type("response_retry", response_retry, Retry, "response_retry=Retry(retries=0)")
+        again = RETRY if response_retry is None else response_retry
+        self.response_retry = check_type("response_retry", again, Retry, "response_retry=Retry(retries=0)")
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
         self.initial_conversation = _beginning(conversation, system)
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
@@ -122,9 +121,8 @@ class Definition(RunSettings):
         self.on_unknown: OnUnknown = on_unknown
         self.tracing, self.map_input = tracing, map_input
         self.initial_state = shared_state
-        self.scheduler = check_type(
-            "scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()", optional=True
-        )
+        clock = "scheduler=TestScheduler()"
+        self.scheduler = check_type("scheduler", scheduler, abc.SchedulerBase, clock, optional=True)
         self.stages = USUAL_STAGES if stages is NONE and around is NONE else stages_of(stages, around)
         self.starts_early, self.takes_up = "call_tools" not in stages, "respond" not in stages
 
