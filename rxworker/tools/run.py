@@ -509,8 +509,7 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
                 else:
                     content, is_error = value.content, value.is_error
             except ToolError as error:
-                about = {"tool": call.name, "call": call.id}
-                logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error, extra=about)
+                _log_failure(call, error)
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 return waiting_call(replace(running.each, begun=error.begun))
@@ -533,6 +532,12 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         if running.background is None:
             running.limiter = None
             limiter.leave()
+
+
+def _log_failure(call: ToolCall, error: ToolError) -> None:
+    logger.debug(
+        "tool %s, call %s: %s", call.name, call.id, error, exc_info=error, extra={"tool": call.name, "call": call.id}
+    )
 
 
 def waiting_call(each: PausedCall) -> PendingCall:

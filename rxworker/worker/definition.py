@@ -109,8 +109,9 @@ class Definition(RunSettings):
         self.compact = check_type("compact", compact, Compact, "compact=Compact(at=0.8)", optional=True)
         if self.compact is not None:
             self.compact.tokens(self.model)  # raises where it is not known
-        again = RETRY if response_retry is None else response_retry
-        self.response_retry = check_type("response_retry", again, Retry, "response_retry=Retry(retries=0)")
+        again = "response_retry=Retry(retries=0)"
+        retry = RETRY if response_retry is None else check_type("response_retry", response_retry, Retry, again)
+        self.response_retry = retry
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
         self.initial_conversation = _beginning(conversation, system)
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
