@@ -114,7 +114,7 @@ class EventLog(Store):
     id: str
     searches_texts: bool = False
     patience: float = 5.0
-    _wall: Callable[[], float] = staticmethod(time.time)
+    _wall: Callable[[], float] = staticmethod(lambda: time.time())  # looked up each time: tests set the clock
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
