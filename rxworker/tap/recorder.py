@@ -56,6 +56,8 @@ INTERVAL, FOR_EACH = 0.25, 0.01
 
 So what recording costs does not grow with their number, and never takes all of the time for a while.
 """
+GROUP = 25
+"""Responses that are decoded between two pauses: what they bring is one transaction of a log, or few."""
 SLICE, PIECE = 0.0003, 16 * 1024
 """Seconds of decoding after which what passes has its turn, and bytes of a response that are decoded at once."""
 MAX_BYTES = 64 * 1024 * 1024
@@ -305,6 +307,7 @@ class Recorder:
         self._queue: deque[Exchange] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._known = _Known()
+        self._taken = 0
         self._talks: dict[asyncio.Future[None], _Talk] = {}
         self._reported: set[str] = set()
 
@@ -327,7 +330,9 @@ class Recorder:
                 self._queue.appendleft(exchange)  # the rest comes next
             else:
                 exchange.due = 0.0
-                wait += FOR_EACH
+                self._taken += 1
+                if self._taken % GROUP == 0:
+                    wait += FOR_EACH * GROUP
         self._timer = loop.call_at(max(wait, self._queue[0].due), self._tick) if self._queue else None
 
     async def close(self) -> None:

@@ -618,6 +618,7 @@ async def test_decoding_takes_turns_with_what_passes(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(recorder._Reading, "read", timed)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(recorder, "FOR_EACH", 0.03)
+    monkeypatch.setattr(recorder, "GROUP", 1)
     monkeypatch.setattr(recorder, "SLICE", 0.000001)
     async with ReplayServer(lambda _: "Hello, world. " * 200) as service, tapped(service.base_url) as tap:
         began = asyncio.get_running_loop().time()
