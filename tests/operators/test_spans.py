@@ -26,7 +26,7 @@ from rxworker.events import (
 )
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators import spans
-from rxworker.operators.gauges import _Changes
+from rxworker.operators.gauges import UsageChanges
 from rxworker.operators.spans import _Lineage, _Spans
 from tests.seen import through
 
@@ -116,7 +116,7 @@ def test_what_a_mark_raises_ends_the_stream() -> None:
 KEPT: dict[str, Callable[[], tuple[Any, Any]]] = {
     "spans": lambda: (spanning := _Spans(asked, answered), spanning._open),
     "lineage": lambda: (family := _Lineage(), family._told),
-    "usage_changes": lambda: (changes := _Changes(), changes._open),
+    "usage_changes": lambda: (changes := UsageChanges(), changes._open),
 }
 
 
