@@ -56,7 +56,7 @@ INTERVAL, FOR_EACH = 0.25, 0.01
 
 So what recording costs does not grow with their number, and never takes all of the time for a while.
 """
-GROUP = 25
+GROUP = 50
 """Responses that are decoded between two pauses: what they bring is one transaction of a log, or few."""
 SLICE, PIECE = 0.0003, 16 * 1024
 """Seconds of decoding after which what passes has its turn, and bytes of a response that are decoded at once."""
