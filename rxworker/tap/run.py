@@ -23,6 +23,7 @@ from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
     LeaseHeldError,
+    LimitExceededError,
     LocalProtocolError,
     RunAbortedError,
     RunCancelledError,
@@ -330,6 +331,7 @@ class _Feed:
     def __init__(self, batches: AsyncGenerator[list[Tapped], None]) -> None:
         self.skip = 0
         self.is_followed = False
+        self._limit: events.LimitReached | None = None  # that the source has reported last
         self._batches = batches
         self._waiting: list[Tapped] = []
         self._inner: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -393,6 +395,8 @@ class _Feed:
                 continue
             self._emit_deltas(deltas, emitter)
             self.time = each.time
+            if isinstance(event, events.LimitReached) and not each.path:
+                self._limit = event
             turn = self._counted(each) if each.path else (0, 0)
             if self.skip > 0:
                 self.skip -= not isinstance(event, OWN)
@@ -400,7 +404,7 @@ class _Feed:
                 inner = Record(0, "", *turn, self._now(), event, each.path[1:])
                 self._journal.relay(each.path[0], inner)
             elif isinstance(event, RunAbort):
-                raise _error_of(event)
+                raise _error_of(event, self._limit)
             else:
                 emitter.emit(event)
                 if isinstance(event, RunStop | events.RunPause):
@@ -445,8 +449,10 @@ def _tapped(item: Tapped | Event) -> Tapped:
     return Tapped(item)
 
 
-def _error_of(event: RunAbort) -> Exception:
+def _error_of(event: RunAbort, limit: events.LimitReached | None = None) -> Exception:
     """The error that a run ends with which its source reports as aborted."""
     if event.cause == "cancel":
         return RunCancelledError(event.reason)
+    if event.cause == "limit" and limit is not None:
+        return LimitExceededError(limit.limit, limit.value)
     return RunAbortedError(event.reason) if event.cause == "abort" else WorkerError(event.reason)

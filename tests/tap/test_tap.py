@@ -12,12 +12,13 @@ import pytest
 import reactivex
 from reactivex import Subject
 
-from rxworker import Paused, Worker
+from rxworker import Limits, Paused, Worker, tool
 from rxworker.cli.runs import _cancel as cancel_stored  # pyright: ignore[reportPrivateUsage]
 from rxworker.desk.run import WAITS, OpenRun
 from rxworker.errors import (
     ConfigurationError,
     InputRefusedError,
+    LimitExceededError,
     LocalProtocolError,
     RunCancelledError,
     RunHandedOverError,
@@ -32,7 +33,7 @@ from rxworker.log.values import NO_INPUT
 from rxworker.messages import Conversation, Thinking
 from rxworker.run.run import end_of
 from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
-from rxworker.testing import ScriptedModel
+from rxworker.testing import ScriptedModel, call
 from rxworker.testing.lint import lint
 from rxworker.turn.journal import Journal
 from rxworker.ui.web import WebServer
@@ -443,3 +444,19 @@ async def test_a_source_waits_for_a_run_that_is_behind(monkeypatch: pytest.Monke
         replica = Replica(log, "p-1")
         await replica.ended()
         assert replica.state.conversation.messages[-1].text.split() == [str(number) for number in range(200)]
+
+
+def look() -> str:
+    """Look."""
+    return "a tree"
+
+
+async def test_a_run_that_a_limit_has_ended_there_ends_by_it_here(log: MemoryLog) -> None:
+    limits = Limits(max_turns=1)
+    there = Worker(ScriptedModel([call("look")]), tools=[tool(look)], limits=limits).run("Look.")
+    with pytest.raises(LimitExceededError) as first:
+        await there
+    with pytest.raises(LimitExceededError) as second:
+        await tap(there.records, log=log, run_id="r")
+    assert str(second.value) == str(first.value)
+    assert (await log.existing("r")).row.cause == "limit"
