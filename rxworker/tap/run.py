@@ -239,9 +239,12 @@ class _TapSession(Session):
 async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
     """With what a run goes on that the log has; this process claims it, and what is stored is left out of the feed."""
     info = await log.info(run_id)
-    if info is None or not info.last_seq:
+    if info is None:
         return None
     claim = await _claim(log, run_id)
+    if not info.last_seq:  # the tap before was killed after it had claimed the run: it begins anew
+        await release_shielded(log, claim)
+        return None
     try:
         info = await log.existing(run_id)
         loaded = await read_run(log, run_id, info.row)

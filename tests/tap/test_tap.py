@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -27,7 +28,7 @@ from rxworker.errors import (
     WorkerError,
 )
 from rxworker.events import CommandTaken, Record, RunRecover, ToolStart, TurnStart, Usage
-from rxworker.log import MemoryLog, Replica
+from rxworker.log import MemoryLog, Replica, SQLiteLog
 from rxworker.log.fleet import can_requeue
 from rxworker.log.values import NO_INPUT
 from rxworker.messages import Conversation, Thinking
@@ -460,3 +461,11 @@ async def test_a_run_that_a_limit_has_ended_there_ends_by_it_here(log: MemoryLog
         await tap(there.records, log=log, run_id="r")
     assert str(second.value) == str(first.value)
     assert (await log.existing("r")).row.cause == "limit"
+
+
+async def test_a_run_whose_tap_was_killed_before_its_first_record_begins_anew(tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db", lease=0.3) as log, SQLiteLog(tmp_path / "runs.db", lease=0.3) as other:
+        await other.claim("r", create=True)  # by a process that then ends
+        run = tap(steps(), Steps(), log=log, run_id="r")
+        await run
+        assert (await log.existing("r")).last_seq == run.state.seq
