@@ -21,6 +21,7 @@ from rxworker.messages.settings import awaited, checks_arguments
 from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.resume.stored import last_input, title_of
 from rxworker.run.run import Run
+from rxworker.tools.cancellation import keep, retrieve
 from rxworker.ui.web.boards.boards import Boards
 from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
@@ -152,6 +153,7 @@ class ServerState:
         self._on_alert = None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
         self._rerun = None if log is None else rerun
         self._rerunning = asyncio.Lock()
+        self._reruns = set[asyncio.Task[object]]()
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -189,7 +191,7 @@ class ServerState:
         return self._rerun is not None
 
     async def rerun(self, run_id: str, worker: str | None, request: WebRequest) -> Struct:
-        """Run a stored run again with a worker of the server, one at a time.
+        """Run a stored run again with a worker of the server, one at a time, also when its client leaves.
 
         Raises:
             ApiError: The server does not do that, there is no such worker, or it cannot be a candidate.
@@ -200,9 +202,16 @@ class ServerState:
         name, candidate = self.workers.make(worker, request)
         if isinstance(candidate, QueuedWorker):
             raise ApiError(409, "cannot_rerun", f"other processes perform the runs of {name}: use rxworker lab there")
-        try:
+        function = self._rerun
+
+        async def run_again() -> object:
             async with self._rerunning:
-                outcome = await awaited(self._rerun(log, run_id, candidate))
+                return await awaited(function(log, run_id, candidate))
+
+        task = keep(run_again(), self._reruns, f"run {run_id} again")
+        task.add_done_callback(retrieve)
+        try:
+            outcome = await asyncio.shield(task)
         except ConfigurationError as error:
             raise ApiError(409, "cannot_rerun", str(error)) from error
         if not isinstance(outcome, Struct):
@@ -470,9 +479,10 @@ class ServerState:
         self.begin_close()
         if self._fleet is not None:
             await self._fleet.close()
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._reruns]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self.boards.close()
         if self._on_alert is not None:
             await self._on_alert.close()

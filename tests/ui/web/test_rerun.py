@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
 import pytest
 
 from rxworker import Worker
-from rxworker.log import MemoryLog
+from rxworker.log import EventLog, MemoryLog
 from rxworker.testing import ScriptedModel
-from rxworker.testing.lab import rerun_stored
+from rxworker.testing.lab import Outcome, rerun_stored
 from rxworker.ui.web import WebServer
 from rxworker.worker import QueuedWorker
 
@@ -71,6 +72,31 @@ async def test_what_cannot_run_again_is_refused(body: object, options: Any, code
             answered, problem = await ask(server, run, body)
             assert answered == code
             assert text in problem["error"]["message"]
+
+
+async def test_one_runs_at_a_time_also_when_a_client_has_left() -> None:
+    begun, ends, running = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow(log: EventLog, run: str, worker: Worker) -> Outcome:
+        running.append(run)
+        begun.set()
+        await ends.wait()
+        assert running == [run]
+        running.remove(run)
+        return Outcome(run, "same")
+
+    async with MemoryLog() as log, WebServer(clerk(), port=0, log=log, rerun=slow) as server:
+        request: Any = None
+        first = asyncio.create_task(server.state.rerun("a", None, request))
+        await begun.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        second = asyncio.create_task(server.state.rerun("b", None, request))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert running == ["a"]
+        ends.set()
+        assert await second == Outcome("b", "same")
 
 
 async def test_a_link_to_a_run_does_not_run_it_again() -> None:
