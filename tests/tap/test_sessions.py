@@ -292,7 +292,7 @@ async def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
 
 async def test_without_the_extra_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(ConfigurationError, match=r"rxworker\[tap\]"):
+    with pytest.raises(ConfigurationError, match=r"checkout\[tap\]"):
         await anext(session_files(tmp_path))
 
 

@@ -110,7 +110,7 @@ async def _changes(root: Path, follow: bool) -> AsyncGenerator[list[str], None]:
     try:
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - a type of anyio
     except ImportError as error:
-        what = "to follow session files install the extra: pip install 'rxworker[tap]', or give follow=False"
+        what = "following session files needs an extra: pip install '/path/to/the/checkout[tap]', or give follow=False"
         raise ConfigurationError(what) from error
     async for found in awatch(root, watch_filter=None, debounce=200, step=20):
         paths = {path for _, path in found if path.endswith(ENDING)}
