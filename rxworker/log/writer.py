@@ -34,9 +34,10 @@ from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
+from rxworker.events.kinds import PASSING
 from rxworker.hub.watcher import raise_from_loop, wake
 from rxworker.log.base import EventLog
-from rxworker.log.format import Private, entries_of
+from rxworker.log.format import Private, entries_of, type_of
 from rxworker.log.store import Milestones
 from rxworker.log.values import OPEN, Claim, RunInfo, RunRow
 from rxworker.messages import Conversation, Json, ToolResult
@@ -94,8 +95,9 @@ _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
 # After these the results of the turn are in the conversation, or nothing comes of them.
 _SEEN = frozenset({events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort})
 _NOTED = frozenset({events.ToolStart, events.ToolProgress, events.BackgroundProgress})
-_WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
-_APPENDS = frozenset({_OPEN, _CLOSING})
+# Tuples, which compare the objects themselves: the hash of a member of an enumeration is a call.
+_WRITES = (_OPEN, _CLOSING, _NEW, _CLAIMING)
+_APPENDS = (_OPEN, _CLOSING)
 
 
 @dataclass(eq=False, repr=False)
@@ -134,7 +136,7 @@ class RunWriter:
         self.on_failure: Callable[[Exception], None] = _ignore
         self._stored_variables = b"{}"
         self.before: Conversation | None = None
-        self._stored_row = RunRow("finished")
+        self._stored_row: RunRow | None = None
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
         self._unseen = dict(held or {})
@@ -399,12 +401,16 @@ class RunWriter:
             if base is not None:
                 private[1] = replace(private.get(1, Private()), base=base)
         entries = entries_of(records, claim.epoch, private)
+        # Deltas and the like change nothing that a list shows, so that the row is not worked out for them.
+        is_changed = self._stored_row is None or any(type_of(entry.kind) not in PASSING for entry in entries)
         unseen = dict(self._unseen)  # as of these records
         after = self.stored_seq
         last = records[-1].seq if records else after
 
         async def append() -> bool:
-            row = self._stored_row = replace(self.row(), held=unseen)
+            if is_changed:
+                self._stored_row = replace(self.row(), held=unseen)
+            row = self._stored_row if is_changed else None
             return await self.log.append(claim, entries, after=after, row=row, durable=durable)
 
         def appended(info: RunInfo) -> bool | None:
@@ -437,7 +443,7 @@ class RunWriter:
         """Release a claim. Returns what this has raised: there is nothing to do about it, since its lease ends."""
 
         async def release() -> None:
-            row = self._stored_row
+            row = self._stored_row or RunRow("finished")  # where nothing was stored, nothing is called
             await self.log.release(claim, until=row.due if row.status == "queued" else 0.0)
             if row.status in OPEN:  # another process continues it
                 await self.log.call_worker(row.worker)

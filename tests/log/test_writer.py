@@ -14,13 +14,33 @@ from reactivex import operators as ops
 
 from rxworker import Worker, tool
 from rxworker.errors import LogError, RxWorkerError
-from rxworker.events import Record, RunStart, RunStop
+from rxworker.events import (
+    AttemptStart,
+    BlockStop,
+    BlockType,
+    Event,
+    Ping,
+    Record,
+    ResponseStatus,
+    RunStart,
+    RunStop,
+    Status,
+    TextDelta,
+    TurnStart,
+    TurnStop,
+    Usage,
+)
 from rxworker.log import Claim, EventLog, MemoryLog
+from rxworker.log.format import records_of
 from rxworker.log.leases import Heartbeat
+from rxworker.log.store import Append
 from rxworker.log.values import RunRow
 from rxworker.log.writer import FOLLOWS, RunWriter, WriterState
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, Prices
+from rxworker.resume.stored import row_of
+from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call
+from rxworker.turn.journal import Journal
 from tests.steps import run_stepped
 
 T = TypeVar("T")
@@ -85,6 +105,36 @@ def writer_of(log: EventLog, run_id: str = "run-1", claim: Claim | None = None) 
     writer = RunWriter(log, run_id, RunRow, {}, claim)
     writer.put(Record(1, run_id, 0, 0, 0.0, RunStart(Conversation())))
     return writer
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "mine"])
+async def test_a_list_shows_the_figures_of_all_that_is_stored_and_deltas_write_none(model: str) -> None:
+    log, journal, rows = MemoryLog(), Journal("run-1"), list[bool]()
+    store = log._append
+
+    async def append(given: Append) -> bool:
+        rows.append(given.row is not None)
+        return await store(given)
+
+    log._append = append  # pyright: ignore[reportAttributeAccessIssue]
+    journal.writer = writer = RunWriter(log, "run-1", lambda: row_of(journal.state, RunRow()), {})
+    text, used = TextDelta(0, "Hi"), Usage(1_000, 1)
+    emitted: list[Event] = [
+        RunStart(Conversation()),
+        TurnStart(),
+        AttemptStart("anthropic", model=model),
+        *(Status(ResponseStatus.STARTED), used, text, text, Usage(1_000, 300), text),
+        *(Ping(), BlockStop(0, BlockType.TEXT), Status(ResponseStatus.COMPLETED)),
+        *(TurnStop(), RunStop()),
+    ]
+    for event in emitted:
+        journal.emit(event)
+        await (writer.barrier() if writer.claim else writer.open())
+        stored = records_of([entry async for entry in log.read("run-1")], "run-1")
+        assert (await log.existing("run-1")).row == row_of(fold_run(stored), RunRow())
+    assert rows == [type(event) not in (TextDelta, Ping) for event in emitted]
+    cost = (await log.existing("run-1")).row.cost
+    assert cost is None if model == "mine" else cost == Prices(4.0, 20.0).cost(Usage(1_000, 300))
 
 
 def test_every_state_can_end_and_those_that_have_ended_stay() -> None:
