@@ -1,21 +1,20 @@
 """What the operators of a pipeline are called, and which one raised an error.
 
-Ours carry their names, which the lift gives them. Those of reactivex are named as they are written in the program.
+Ours carry their names, which the lift gives them. Those of reactivex are closures over their function and arguments.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import linecache
 import traceback
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType, FunctionType
-from typing import cast
+from types import FunctionType
+from typing import Any
 
 import reactivex
+from reactivex.internal import curry
 
 import rxworker.operators
 
@@ -30,15 +29,29 @@ def is_library(function: object) -> bool:
 
 
 def name_of(function: object) -> str:
-    """The name of an operator: of one of ours also the functions and the numbers that it was given."""
+    """The name of an operator: of one of a library also the functions and the numbers that it was given."""
     if isinstance(function, partial):
         return name_of(function.func)
     name: str = getattr(function, "__qualname__", type(function).__qualname__)
     if not is_library(function):
         return name.replace("<locals>.", "")
-    name = name.partition(".<locals>")[0].removesuffix("(...)").removesuffix("()")
-    shown = [text for text in map(_argument, getattr(function, "given", ())) if text]
+    name = getattr(_curried(function).get("fun"), "__name__", name)
+    name = name.partition(".<locals>")[0].removesuffix("(...)").removesuffix("()").rstrip("_")
+    shown = [text for text in map(_argument, given_to(function)) if text]
     return f"{name}({', '.join(shown)})" if shown else name
+
+
+def given_to(operator: object) -> Sequence[object]:
+    """What an operator of a library was given; nothing if it is not known."""
+    found = _curried(operator)
+    return getattr(operator, "given", None) or (*found.get("args", ()), *found.get("kwargs", {}).values())
+
+
+def _curried(operator: object) -> Mapping[str, Any]:
+    """The variables of what reactivex's ``curry_flip`` makes, which nearly all its operators are; none of another."""
+    if not isinstance(operator, FunctionType) or operator.__module__ != curry.__name__:
+        return {}
+    return inspect.getclosurevars(operator).nonlocals
 
 
 def _argument(value: object) -> str:
@@ -51,44 +64,6 @@ def _argument(value: object) -> str:
         return ""
     name: str = getattr(value, "__qualname__", "")
     return name.rpartition(".")[2] if isinstance(value, FunctionType) else name
-
-
-def written_at(frame: FrameType) -> Sequence[ast.expr]:
-    """The operators of the call of ``pipe`` that a frame is in, as they are written.
-
-    None where the program's text is not there, or does not show each of them.
-    """
-    info = inspect.getframeinfo(frame, context=0)
-    return _arguments(info.filename, info.positions) if info.positions else ()
-
-
-@lru_cache(maxsize=256)  # the pipelines of all groups are written in the same place
-def _arguments(file: str, positions: object) -> Sequence[ast.expr]:
-    text = "".join(linecache.getlines(file))
-    try:
-        # The positions of a call have the attributes of a node.
-        call = ast.parse(f"({ast.get_source_segment(text, cast('ast.expr', positions))})", mode="eval").body
-    except (SyntaxError, ValueError, IndexError):  # the text has changed
-        return ()
-    given = call.args if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "pipe" else ()
-    return () if any(isinstance(each, ast.Starred) for each in given) else given
-
-
-def written_name(operator: ast.expr) -> str:
-    """The name of an operator as it is written, with the names and the numbers that it is given.
-
-    Other text, which may be secret, is left out.
-    """
-    if not isinstance(operator, ast.Call):
-        return ast.unparse(operator) if isinstance(operator, ast.Name | ast.Attribute) else "operator"
-    shown = [
-        "<lambda>" if isinstance(each, ast.Lambda) else ast.unparse(each)
-        for each in (*operator.args, *(keyword.value for keyword in operator.keywords))
-        if isinstance(each, ast.Name | ast.Attribute | ast.Lambda)
-        or (isinstance(each, ast.Constant) and isinstance(each.value, int | float))
-    ]
-    name = ast.unparse(operator.func).rpartition(".")[2]
-    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def explained(error: Exception, group: str, operator: str = "") -> str:

@@ -14,28 +14,23 @@ counts in the same nodes: a node is known by the place of its ``pipe``.
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-import reactivex.operators
 from reactivex import Observable, abc
 from reactivex.internal import default_error, noop
 
-from rxworker.boards.operator_names import is_library, name_of, written_at, written_name
+from rxworker.boards.operator_names import given_to, is_library, name_of
 from rxworker.boards.xray_count import LONGEST, OBSERVABLES, CountedSource, Live, Node, OperatorState, Tap
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.messages.settings import check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import TRAMPOLINE, Call, Operator, Scheduler, Sink, Source, Stage, connect
-
-_CURRIED = name_of(reactivex.operators.map(abs))
-"""The name that reactivex gives all its operators."""
 
 
 class Scope:
@@ -133,14 +128,11 @@ class Probe(Stage[Any]):
         if is_library(operator):
             node = live.node(place, name, scope.within)
             node.inputs.setdefault(self.producer.number)
-            if name == _CURRIED and caller is not None and (written := written_at(caller)):
-                node.name = written_name(written[index])
-                for branch in self._branches(written[index], caller):
+            for branch in given_to(operator):  # such as that of ``ops.merge(...)``
+                if isinstance(branch, Probe):
                     branch.is_used, branch.consumer = True, node
                     node.inputs.setdefault(branch.producer.number)
             result = self._call(operator, scope, node)
-            if node.name == _CURRIED:
-                node.name = getattr(result, "_subscribe", operator).__qualname__.partition("_.<locals>")[0]
         else:
             inside = Scope((*scope.within, name), place, scope.seen)
             result = self._call(operator, inside, None)
@@ -154,15 +146,6 @@ class Probe(Stage[Any]):
         if not isinstance(result, Observable):
             return result
         return Probe(live, cast("Observable[Any]", result), node, scope)
-
-    def _branches(self, written: ast.expr, caller: FrameType) -> Iterator[Probe]:
-        """What an operator such as ``ops.merge(...)`` is given: variables, and what ``pipe`` makes in its place."""
-        if any(isinstance(each, ast.Attribute) and each.attr == "pipe" for each in ast.walk(written)):
-            yield from [each for each in self._scope.made if not each.is_used]
-        for each in written.args if isinstance(written, ast.Call) else ():
-            value = caller.f_locals.get(each.id) if isinstance(each, ast.Name) else None
-            if isinstance(value, Probe):
-                yield value
 
     def _call(self, operator: Callable[[Any], object], scope: Scope, node: Node | None) -> Any:
         source = Probe(self.live, self.inner, self.producer, scope, node, is_inner=self.is_inner)
@@ -297,8 +280,8 @@ def explain(pipeline: Operator[A, B]) -> XRay[A, B]:
         --2--5-----6--|
 
     An operator that subscribes to something inside, such as ``ops.publish(mapper)``, is one node, as is a function
-    whose result was not made by ``pipe``, and what ``reactivex.compose`` makes. Operators of reactivex are named as
-    they are written between the parentheses of ``pipe``.
+    whose result was not made by ``pipe``, and what ``reactivex.compose`` makes. An operator is named with the
+    functions and the numbers that it was given.
 
     Args:
         pipeline: The operator, made of ours, reactivex's and your own.

@@ -180,7 +180,7 @@ def test_the_command_prints_a_dashboard(
     lines = explained.splitlines()
     assert lines[0] == "Last"
     assert lines[1].split()[:2] == ["operator", "from"]
-    assert lines[3].split()[:3] == ["1", "map", "0"]
+    assert lines[3].split()[:3] == ["1", "map(seq_of)", "0"]
     for moment in ("noon", "nan"):
         assert main([*command, "--at", moment]) == 2
         assert f"'{moment}' is not a moment" in capsys.readouterr().err
