@@ -28,8 +28,9 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Generic, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from msgspec.structs import astuple
 
@@ -44,7 +45,6 @@ from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 FORMAT = 1
 """The version of the tables."""
@@ -99,32 +99,12 @@ _REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
 """An assignment for each change of a run, in the order of the commits."""
 
 
-class _Job(Generic[T_co]):
+class _Job(NamedTuple):
     """One thing for a thread to do, and the future of its result."""
 
-    __slots__ = ("_future", "_loop", "durable", "work")
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T_co], *, durable: bool = False) -> None:
-        self.work = work
-        self.durable = durable
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Any] = self._loop.create_future()
-
-    def __await__(self) -> Generator[object, None, T_co]:
-        return self._future.__await__()
-
-    def done(self, result: object, error: BaseException | None) -> None:
-        # The event loop may have been closed without waiting.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._set, result, error)
-
-    def _set(self, result: object, error: BaseException | None) -> None:
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(result)
-        else:
-            self._future.set_exception(error)
+    work: Callable[[sqlite3.Connection], Any]
+    future: Future[Any]
+    durable: bool = False
 
 
 @final
@@ -163,7 +143,6 @@ class SQLiteLog(EventLog):
             self._shift = Offset()  # of the clock of the machine, against that of the leases
             (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
             self._reading = opened.enter_context(contextlib.closing(_connect(self.path)))
-            self._renewing = opened.enter_context(contextlib.closing(_connect(self.path)))
             self.keeps_bases = self._writing.execute(HAS_BASES).fetchone() is not None
             # What a codec encrypts must not be in an index beside it.
             self.searches_texts = codec is None and has_full_text(self._reading)
@@ -173,9 +152,8 @@ class SQLiteLog(EventLog):
             os.ftruncate(self._calls, PLACES * 8)  # where it grew later, other places would change from none to zeros
         self._index: SearchIndex | None = None
         self._is_full: bool | None = None
-        self._renew_lock = threading.Lock()
-        self._writes: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="rxworker log writer", daemon=True)
         self._reader = threading.Thread(target=self._read_on, name="rxworker log reader", daemon=True)
         self._writer.start()
@@ -280,20 +258,15 @@ class SQLiteLog(EventLog):
         await self._to_writer(lambda db: db.execute(query, (owner, lease, claim.run_id, claim.epoch)))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
-        lost: list[str] = []
-        with self._renew_lock, self._explained():
-            db, until = self._renewing, self._now() + self.lease
-            with db:
-                db.execute(BEGIN)
-                for claim in claims:
-                    # A claim that was released meanwhile stays released.
-                    renewed = db.execute(
-                        "UPDATE runs SET lease=CASE owner WHEN '' THEN lease ELSE ? END WHERE run=? AND epoch=?",
-                        (until, claim.run_id, claim.epoch),
-                    )
-                    if renewed.rowcount == 0:
-                        lost.append(claim.run_id)
-        return lost
+        # A claim that was released meanwhile stays released.
+        query = "UPDATE runs SET lease=CASE owner WHEN '' THEN lease ELSE ? END WHERE run=? AND epoch=?"
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            until = self._now() + self.lease
+            values = [(until, claim.run_id, claim.epoch) for claim in claims]
+            return [each[1] for each in values if db.execute(query, each).rowcount == 0]
+
+        return _put(self._writes, work).result()
 
     # Readers
 
@@ -503,23 +476,20 @@ class SQLiteLog(EventLog):
         self._reader.join()
         if self._index is not None:
             self._index.close()
-        with self._renew_lock:
-            for db in (self._reading, self._renewing, self._writing):
-                db.close()
+        for db in (self._reading, self._writing):
+            db.close()
         os.close(self._calls)
 
     # The writer thread
 
     async def _to_writer(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        job = _Job(work, durable=durable)
-        self._writes.put(job)
-        return await job
+        return await asyncio.wrap_future(_put(self._writes, work, durable=durable))
 
     def _write(self) -> None:
         """Take what waits into one transaction, until the log is closed."""
         is_closing = False
         while not is_closing:
-            jobs: list[_Job[object]] = []
+            jobs: list[_Job] = []
             job = self._writes.get()
             while job is not None:
                 jobs.append(job)
@@ -531,7 +501,7 @@ class SQLiteLog(EventLog):
             if jobs:
                 self._commit(jobs)
 
-    def _commit(self, jobs: Sequence[_Job[object]]) -> None:
+    def _commit(self, jobs: Sequence[_Job]) -> None:
         db, durable = self._writing, any(job.durable for job in jobs)
         results: list[tuple[object, BaseException | None]]
         count = 0
@@ -554,9 +524,12 @@ class SQLiteLog(EventLog):
             if durable:
                 _write_barriers(self.path, count)
         for job, (result, error) in zip(jobs, results, strict=True):
-            job.done(result, error)
+            if error is None:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(error)
 
-    def _in_savepoint(self, db: sqlite3.Connection, job: _Job[object]) -> tuple[object, BaseException | None]:
+    def _in_savepoint(self, db: sqlite3.Connection, job: _Job) -> tuple[object, BaseException | None]:
         """Do one job, so that its failure undoes it alone. A failure of the store fails them all."""
         db.execute("SAVEPOINT job")
         try:
@@ -573,9 +546,7 @@ class SQLiteLog(EventLog):
     # The reader thread
 
     async def _to_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        job = _Job(work)
-        self._reads.put(job)
-        return await job
+        return await asyncio.wrap_future(_put(self._reads, work))
 
     def _read_on(self) -> None:
         """Read what callers request, and look for commits of other processes while runs are followed."""
@@ -615,9 +586,9 @@ class SQLiteLog(EventLog):
                 with self._explained():
                     result = job.work(db)
             except BaseException as error:
-                job.done(None, error)
+                job.future.set_exception(error)
             else:
-                job.done(result, None)
+                job.future.set_result(result)
 
     def _changed(
         self, db: sqlite3.Connection, followed: Sequence[str], known: dict[str, tuple[int, int, str]]
@@ -640,17 +611,12 @@ class SQLiteLog(EventLog):
 
     def _mark_watched(self, followed: Sequence[str]) -> None:
         """Request that the owners of the followed runs write more often."""
-        with self._renew_lock:
-            db, until = self._renewing, self._now() + WATCHED
-            with db:
-                db.execute(BEGIN)
-                db.executemany(
-                    "UPDATE runs SET watched=?, watcher=? WHERE run=? AND owner<>? AND status='running'",
-                    [(until, self.owner, run, self.owner) for run in followed],
-                )
+        values = [(self._now() + WATCHED, self.owner, run, self.owner) for run in followed]
+        query = "UPDATE runs SET watched=?, watcher=? WHERE run=? AND owner<>? AND status='running'"
+        _put(self._writes, lambda db: db.executemany(query, values))
 
     def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
-        self._reads.put(_Job(lambda _: None))  # it looks from then on
+        _put(self._reads, lambda _: None)  # it looks from then on
 
     @contextlib.contextmanager
     def _explained(self) -> Generator[None]:
@@ -662,6 +628,16 @@ class SQLiteLog(EventLog):
         except sqlite3.Error as error:
             is_busy = isinstance(error, sqlite3.OperationalError) and _is_busy(error)
             raise LogError(_explanation(self.path, error), retryable=is_busy) from error
+
+
+def _put(
+    jobs: queue.SimpleQueue[_Job | None], work: Callable[[sqlite3.Connection], T], *, durable: bool = False
+) -> Future[T]:
+    """Let a thread do something, also if what waits for its result is cancelled."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    jobs.put(_Job(work, future, durable))
+    return future
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -109,7 +109,7 @@ async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
         open_log(f"sqlite:{tmp_path}/nowhere/runs.db")
 
 
-@pytest.mark.parametrize("fails", ["_prepare", "_connect 2", "_connect 3", "has_full_text"])
+@pytest.mark.parametrize("fails", ["_prepare", "_connect 2", "has_full_text"])
 def test_a_log_that_cannot_be_opened_leaves_no_connection_open(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
