@@ -95,10 +95,6 @@ class NdjsonDecoder:
                 raise too_large(self.limit)
         return [line for line in map(bytes.strip, lines) if line]
 
-    def feed_run(self, data: bytes, /) -> list[bytes]:
-        """The same: lines are cut anyway."""
-        return self.feed(data)
-
     def finish(self) -> list[bytes]:
         """The stream ended; return the last line, if it has no line end."""
         if self._ready is not None:

@@ -90,10 +90,6 @@ class EventStreamDecoder:
             raise
         return messages
 
-    def feed_run(self, data: bytes, /) -> list[EventStreamMessage]:
-        """The same: messages are made anyway."""
-        return self.feed(data)
-
     def finish(self) -> list[EventStreamMessage]:
         """The stream ended. Half a message is left out: the response then has no end, which its decoder reports."""
         return self._ready or []

@@ -73,7 +73,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
 
     def feed_parts(self, data: bytes, /) -> Sequence[Part]:
         """See `BatchDecoder`."""
-        frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
+        frames = [frame for frame in self._framing.feed(data) if self._is_new(frame)]
         parts, calls = self._feed_many(frames), self._blocks.calls
         return parts if calls is None else calls.once(parts)
 

@@ -12,11 +12,10 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas, flatten, gather
-from rxworker.framing.decoder import Limited
+from rxworker.framing.decoder import Decoder, Limited
 from rxworker.providers.block_factory import BlockFactory
 
 F = TypeVar("F")
-F_contra = TypeVar("F_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -24,32 +23,8 @@ Part: TypeAlias = ResponseEvent | Deltas[ResponseEvent]
 """An event, or adjacent deltas as one value."""
 
 
-class Framing(Limited, Protocol[F_co]):
-    """A machine from bytes to frames."""
-
-    def feed_run(self, data: bytes, /) -> Sequence[F_co]:
-        """Take the next bytes; return the frames that they completed, which may be created when they are accessed."""
-        ...
-
-    def finish(self) -> Sequence[F_co]:
-        """The bytes ended."""
-        ...
-
-
-class FrameDecoder(Protocol[F_contra]):
-    """A decoder from frames to events.
-
-    One with a method ``feed_many`` is given the frames of a read together. Of one whose ``blocks`` are its
-    `BlockFactory`, a call that the server sends twice is made once.
-    """
-
-    def feed(self, frame: F_contra, /) -> Events:
-        """Take the next frame."""
-        ...
-
-    def finish(self) -> Events:
-        """The frames ended."""
-        ...
+class Framing(Decoder[bytes, F_co], Limited, Protocol[F_co]):
+    """A machine from bytes to frames. One with a method ``feed_run`` may create the frames when they are accessed."""
 
 
 class BatchDecoder(Generic[F]):
@@ -57,7 +32,8 @@ class BatchDecoder(Generic[F]):
 
     Args:
         framing: Bytes to frames.
-        decoder: Frames to events.
+        decoder: Frames to events. One with a method ``feed_many`` is given the frames of a read together. Of one whose
+            ``blocks`` are its `BlockFactory`, a call that the server sends twice is made once.
 
     >>> from rxworker.framing import SseDecoder
     >>> from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
@@ -67,8 +43,9 @@ class BatchDecoder(Generic[F]):
     Deltas(TextDelta(index=0, text='a', choice=0), ['a', 'b', 'c', 'd'])
     """
 
-    def __init__(self, framing: Framing[F], decoder: FrameDecoder[F]) -> None:
+    def __init__(self, framing: Framing[F], decoder: Decoder[F, ResponseEvent]) -> None:
         self._framing = framing
+        self._cut: Callable[[bytes], Sequence[F]] = getattr(framing, "feed_run", framing.feed)
         self._decoder = decoder
         self._blocks: BlockFactory = getattr(decoder, "blocks", None) or BlockFactory()
         self._feed_many: Callable[[Sequence[F]], Sequence[Part]] = getattr(decoder, "feed_many", self._feed_each)
@@ -88,7 +65,7 @@ class BatchDecoder(Generic[F]):
 
     def feed_parts(self, data: bytes, /) -> Sequence[Part]:
         """The same, with adjacent deltas as one `Deltas`."""
-        frames = self._framing.feed_run(data)
+        frames = self._cut(data)
         # A provider sends one event a chunk.
         parts = self._decoder.feed(frames[0]) if len(frames) == 1 else self._feed_many(frames)
         calls = self._blocks.calls

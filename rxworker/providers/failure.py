@@ -142,10 +142,12 @@ def failure_of(status: int, body: bytes) -> Failure:
 def error_failure(raw: Json) -> Failure:
     """The failure of an error in a stream, whether its fields lie flat or in an ``error`` of their own.
 
+    One that cannot be read has itself as the message.
+
     >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
     'server'
     """
-    return read_failure(raw) or Failure(NO_REASON, "error")
+    return read_failure(raw) or Failure(msgspec.json.encode(raw).decode()[:LONGEST_TEXT] if raw else NO_REASON, "error")
 
 
 def ended_failure(what: str, status: str, error: Json) -> Failure:

@@ -27,7 +27,7 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import UNREADABLE, SurrogateJoiner, read_json, read_repaired
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
-from rxworker.providers.failure import LONGEST_PAGE, NO_REASON, Failure, classify, read_failure, readable
+from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, error_failure, readable
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -102,17 +102,12 @@ def unreadable(data: bytes) -> bool:
 def stream_failure(event: str, raw: Json) -> Failure | None:
     """The failure that a frame reports, by its event's name or by an ``error`` in it."""
     is_error = event == "error" or (isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"))
-    return frame_failure(raw) if is_error else None
-
-
-def frame_failure(raw: Json) -> Failure:
-    """The failure of a frame that is an error; if it cannot be read, the message is the frame itself."""
-    return read_failure(raw) or Failure(_shown(raw), "error")
+    return error_failure(raw) if is_error else None
 
 
 def error_frame_failure(frame: SseFrame) -> Failure:
-    """The same of a frame that may not be JSON."""
-    return garbage_failure(frame) or frame_failure(read_json(frame.data))
+    """The failure of a frame that is an error and may not be JSON."""
+    return garbage_failure(frame) or error_failure(read_json(frame.data))
 
 
 def _lines(data: bytes) -> list[bytes]:
@@ -138,10 +133,6 @@ def garbage_failure(frame: SseFrame) -> Failure | None:
     if frame.event == "error" and not unreadable(frame.data):
         return Failure(frame.data.decode("utf-8", "replace"), "error")
     return None
-
-
-def _shown(raw: Json) -> str:
-    return msgspec.json.encode(raw).decode()[:300] if raw else NO_REASON
 
 
 class LenientDecoder(ABC):
@@ -203,11 +194,15 @@ class LenientDecoder(ABC):
         if raw is None:
             return self._take_garbage(frame)
         failure = self._failure_in(raw, frame.event)
-        return self._fail(failure) if failure else [*self._take_raw(raw, frame)]
+        return self._take_error(failure) if failure else [*self._take_raw(raw, frame)]
 
     def _failure_in(self, raw: Json, event: str) -> Failure | None:
         """The failure that such a frame reports."""
         return stream_failure(event, raw)
+
+    def _take_error(self, failure: Failure) -> Events:
+        """Take an error of the service."""
+        return self._fail(failure)
 
     @abstractmethod
     def _take_raw(self, raw: Json, frame: SseFrame) -> Iterable[ResponseEvent]:
@@ -291,18 +286,8 @@ class EventDecoder(LenientDecoder):
         self._take(event if event.type else named_event(event, frame), frame.data, events)
         return events
 
-    def _take_loose(self, frame: SseFrame) -> Events:
-        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        if not stream_failure(frame.event, raw):
-            return self._take_raw(raw, frame)
-        events: list[ResponseEvent] = []
-        self._take_error(raw, events)
-        return events
-
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
+        """Take the part that matches its Struct, and emit the rest as `Opaque`."""
         events: list[ResponseEvent] = []
         event, rest = read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
         event = named_event(event, frame)
@@ -323,7 +308,7 @@ class EventDecoder(LenientDecoder):
         """Take an event."""
         kind = event.type
         if kind == ERROR or (event.error and not kind):
-            self._take_error(read_json(data), events)
+            events += self._take_error(error_failure(read_json(data)))
         elif kind in self._handlers:
             self._handlers[kind](self, event, events)
             if getattr(event, self._whole) is not None:
@@ -343,10 +328,6 @@ class EventDecoder(LenientDecoder):
     @abstractmethod
     def _last_frame(response: JsonObject) -> SseFrame:
         """The last event of a response that came whole, from a server that does not stream."""
-
-    @abstractmethod
-    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
-        """Take an error of the service."""
 
 
 def named_event(event: Any, frame: SseFrame) -> Any:

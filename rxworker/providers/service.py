@@ -19,13 +19,14 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
-from rxworker.framing import SseDecoder
+from rxworker.events import ResponseEvent
+from rxworker.framing import Decoder, SseDecoder
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Content, Conversation, Counts, JsonObject, Message, OpaqueBlock, ToolMeta
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder, hidden_url, is_secret
-from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.content import with_schema
 from rxworker.providers.encode_cache import Body, Remembered
 from rxworker.providers.endpoint import (
@@ -112,7 +113,7 @@ class Service(ABC):
     _own_headers: ClassVar[Mapping[str, str]] = {}  # which those that are given replace
     _room: int | None = None  # what is sent where the options have no maximum
     _encode: ClassVar[Callable[[str, Draft], Body]]
-    _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
+    _frame_decoder: ClassVar[type[Decoder[SseFrame, ResponseEvent]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
 
     def __init_subclass__(cls) -> None:

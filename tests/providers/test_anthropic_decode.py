@@ -253,14 +253,15 @@ def test_a_stream_that_just_ends_is_truncated_and_its_blocks_are_aborted() -> No
     assert status == Status(ResponseStatus.FAILED)
 
 
-def test_an_error_ends_the_response_and_nothing_comes_after() -> None:
-    failed = {"type": "error", "error": {"type": "overloaded_error", "message": "m"}, "request_id": "req"}
+@pytest.mark.parametrize(("given", "request_id"), [("req", "req"), (7, None)])  # one that fits its Struct, and one not
+def test_an_error_ends_the_response_and_nothing_comes_after(given: object, request_id: str | None) -> None:
+    failed = {"type": "error", "error": {"type": "overloaded_error", "message": "m"}, "request_id": given}
     events = decode(HEAD, start(0, type="text", text=""), failed, delta(0, "text_delta", text="x"), END)
     abort, error, status = events[-3:]
     assert abort == BlockAbort(0, BlockType.TEXT, "m")
     assert isinstance(error, Error)
     assert (error.code, error.message, error.retryable) == ("overloaded_error", "m", True)
-    assert error.request_id == "req"
+    assert error.request_id == request_id
     assert status == Status(ResponseStatus.FAILED)
     assert sum(isinstance(event, Error) for event in events) == 1
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.events.deltas import Deltas, flatten
-from rxworker.framing import SseDecoder
+from rxworker.framing import Decoder, SseDecoder
 from rxworker.framing.sse import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses, takes
-from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
+from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.malformed import LenientDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
@@ -110,14 +110,16 @@ def map_repr(events: Sequence[ResponseEvent]) -> list[str]:
     return [repr(event) for event in events]
 
 
-def one_by_one(framing: SseDecoder, decoder: FrameDecoder[SseFrame], reads: Sequence[bytes]) -> list[ResponseEvent]:
+def one_by_one(
+    framing: SseDecoder, decoder: Decoder[SseFrame, ResponseEvent], reads: Sequence[bytes]
+) -> list[ResponseEvent]:
     """What a decoder returns for each frame alone."""
     frames = [frame for read in reads for frame in framing.feed(read)] + framing.finish()
     returned = (decode() for decode in (*(partial(decoder.feed, frame) for frame in frames), decoder.finish))
     return [event for events in returned for event in flatten(made_once(decoder, events))]
 
 
-def made_once(decoder: FrameDecoder[SseFrame], events: Sequence[ResponseEvent]) -> Sequence[Part]:
+def made_once(decoder: Decoder[SseFrame, ResponseEvent], events: Sequence[ResponseEvent]) -> Sequence[Part]:
     """Without calls that were sent again."""
     assert isinstance(decoder, LenientDecoder)
     calls = decoder.blocks.calls

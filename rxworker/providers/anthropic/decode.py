@@ -419,7 +419,7 @@ class AnthropicDecoder(LenientDecoder):
 
     # what went wrong
 
-    def _take_error(self, event: wire.WireError) -> Events:
+    def _take_failed(self, event: wire.WireError) -> Events:
         return self._fail(error_failure({"error": event.error, "request_id": event.request_id}))
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
@@ -487,5 +487,5 @@ HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
     wire.WireBlockStart: AnthropicDecoder._start_block,
     wire.WireBlockStop: AnthropicDecoder._stop_block,
     wire.WirePing: _ping,
-    wire.WireError: AnthropicDecoder._take_error,
+    wire.WireError: AnthropicDecoder._take_failed,
 }

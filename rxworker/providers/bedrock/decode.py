@@ -16,22 +16,21 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from rxworker import events
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.framing.event_stream import EventStreamMessage
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import UNREADABLE, as_object, objects_in, read_repaired, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events
-from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, classify, read_failure
 from rxworker.providers.finish_reasons import keeps_calls, read_stop
-from rxworker.providers.malformed import Heads, read_loosely
+from rxworker.providers.malformed import BROKEN, LenientDecoder, read_loosely
 from rxworker.providers.takes import made_id
 from rxworker.providers.usage import numbers_in, total
 
@@ -96,73 +95,38 @@ class WireDelta(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fi
     image: JsonObject | None = None
 
 
-class WireBlockDelta(Struct, frozen=True, gc=False, rename="camel"):
-    """``contentBlockDelta``."""
-
-    delta: WireDelta = field(default_factory=WireDelta)
-    content_block_index: int = 0
+NO_DELTA = WireDelta()
 
 
-class WireBlockStart(Struct, frozen=True, gc=False, rename="camel"):
-    """``contentBlockStart``: the kind of block and its first members, kept as they came."""
+class WireEvent(Struct, frozen=True, gc=False, rename="camel"):
+    """The payload of any event.
 
-    start: JsonObject = field(default_factory=dict[str, Json])
-    content_block_index: int = 0
-
-
-class WireBlockStop(Struct, frozen=True, gc=False, rename="camel"):
-    """``contentBlockStop``."""
-
-    content_block_index: int = 0
-
-
-class WireMessageStart(Struct, frozen=True, gc=False):
-    """``messageStart``."""
-
-    role: str | None = None
-
-
-class WireMessageStop(Struct, frozen=True, gc=False, rename="camel"):
-    """``messageStop``.
-
-    Why the message ends, and what the model's own answer had in the members that the request named.
+    Attributes:
+        start: The kind of block that begins, and its first members, kept as they came.
+        delta: What is new of a block.
+        content_block_index: The number of the block.
+        stop_reason: Why the message ends.
+        additional_model_response_fields: What the model's own answer had in the members that the request named.
+        usage: The usage, which comes after the stop.
     """
 
+    start: JsonObject = {}
+    delta: WireDelta = NO_DELTA
+    content_block_index: int = 0
     stop_reason: str | None = None
     additional_model_response_fields: Json = None
-
-
-class WireMetadata(Struct, frozen=True, gc=False, rename="camel"):
-    """``metadata``, which comes after the stop: the usage, and what guardrails and routers did."""
-
     usage: JsonObject | None = None
-    trace: Json = None
-    metrics: Json = None
-    service_tier: Json = None
-    performance_config: Json = None
 
 
-WIRE: dict[str, type[Struct]] = {
-    "contentBlockDelta": WireBlockDelta,
-    "contentBlockStart": WireBlockStart,
-    "contentBlockStop": WireBlockStop,
-    "messageStart": WireMessageStart,
-    "messageStop": WireMessageStop,
-    "metadata": WireMetadata,
-}
-"""The Struct of each type of event."""
-
-DECODERS: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()}
+decode_event = msgspec.json.Decoder(WireEvent).decode
 
 
 TOOL_USE, TEXT, THINKING = events.BlockType.TOOL_USE, events.BlockType.TEXT, events.BlockType.THINKING
 SERVER_CALL, SERVER_RESULT = events.BlockType.SERVER_TOOL_USE, events.BlockType.SERVER_TOOL_RESULT
-HEADS = {
-    kind: frozenset(("p", *(field.encode_name for field in structs.fields(WIRE[kind]))))  # p is padding
-    for kind in ("messageStart", "messageStop", "metadata")
-}
-"""The members that are read or of no use, of the messages that hold more than content."""
-BAD_JSON = Failure("the service sent JSON that cannot be read", "bad_json", "server")
+HEADS = ("messageStart", "messageStop", "metadata")
+"""The messages that hold more than content."""
+KNOWN = frozenset(("p", "role", "metrics", *(field.encode_name for field in structs.fields(WireEvent))))  # p is padding
+"""The members of these that are read or of no use."""
 
 
 class OpenBlock(Struct):
@@ -217,7 +181,7 @@ def read_start(start: JsonObject) -> tuple[events.BlockType, BlockMetadata, Open
     return opaque, OpaqueMetadata(kind or "unknown"), OpenBlock(0, opaque, kind, first)
 
 
-class BedrockDecoder:
+class BedrockDecoder(LenientDecoder):
     r"""Messages to events, for one response.
 
     >>> text = EventStreamMessage({":event-type": "contentBlockDelta"}, b'{"delta": {"text": "Hi"}}')
@@ -225,46 +189,46 @@ class BedrockDecoder:
     TextDelta(index=0, text='Hi', choice=0)
     """
 
+    _growing = ()
+
     def __init__(self) -> None:
-        self.blocks = BlockFactory()
+        super().__init__()
         self._open: dict[int, OpenBlock] = {}  # by the index of the wire
-        self._started = self._called = self._malformed = self._over = False
-        self._stop: WireMessageStop | None = None
-        self._heads = Heads()
+        self._called = self._malformed = False
+        self._stop: WireEvent | None = None
 
     def feed(self, message: EventStreamMessage, /) -> Events:
         """Take the next message; return what happened."""
         if self._over:
             return ()
         kind = message.headers.get(":event-type", "")
-        decoder = DECODERS.get(kind)
-        if decoder is None:
+        handler = HANDLERS.get(kind)
+        if handler is None:
             return self._take_other(kind, message)
         try:
-            event = decoder.decode(message.payload)
+            event = decode_event(message.payload)
         except UNREADABLE:
-            return self._take_loosely(kind, message.payload)
-        emitted = HANDLERS[kind](self, event)
-        if kind in HEADS and (new := self._heads.new_in(message.payload, kind, HEADS[kind])):
+            return self._take_raw(read_repaired(message.payload), SseFrame(message.payload, kind))
+        emitted = handler(self, event)
+        if kind in HEADS and (new := self._heads.new_in(message.payload, kind, KNOWN)):
             before_end = len(emitted) - self._over
             emitted = [*emitted[:before_end], *new, *emitted[before_end:]]
         return emitted
 
     def finish(self) -> Events:
         """The bytes ended. Before the stop reason, that is an error."""
-        if self._over:
-            return ()
-        return self._fail(CUT) if self._stop is None else self._end()
+        return super().finish() if self._over or self._stop is None else self._end()
 
     # metadata of a message
 
-    def _start_message(self, _: WireMessageStart) -> Events:
-        if self._started:
+    def _begin(self, _: WireEvent | None = None) -> Events:
+        """The start of the response, whose first message may be left out."""
+        if self._has_begun:
             return ()
-        self._started = True
+        self._has_begun = True
         return [events.Status(events.ResponseStatus.STARTED)]
 
-    def _stop_message(self, event: WireMessageStop) -> Events:
+    def _stop_message(self, event: WireEvent) -> Events:
         emitted: list[events.ResponseEvent] = []
         for place in [*self._open]:
             emitted += self._close_late(place, event.stop_reason)
@@ -273,28 +237,22 @@ class BedrockDecoder:
             emitted.append(events.Opaque("additionalModelResponseFields", event.additional_model_response_fields))
         return emitted
 
-    def _take_metadata(self, event: WireMetadata) -> Events:
-        emitted: list[events.ResponseEvent] = []
-        if event.usage:
-            emitted.append(read_usage(event.usage))
-        rest: JsonObject = msgspec.to_builtins(event)
-        rest = {name: value for name, value in rest.items() if value and name != "usage"}
-        if rest.keys() - {"metrics"}:
-            emitted.append(events.Opaque("metadata", rest))
+    def _take_metadata(self, event: WireEvent) -> Events:
+        emitted = [read_usage(event.usage)] if event.usage else []
         return [*emitted, *self._end()] if self._stop is not None else emitted
 
     def _end(self) -> Events:
         self._over = True
-        return [events.Status(events.ResponseStatus.COMPLETED, stop_reason=self._reason())]
+        return [events.Status(events.ResponseStatus.COMPLETED, stop_reason=self._stop_reason())]
 
-    def _reason(self) -> StopReason | None:
+    def _stop_reason(self) -> StopReason | None:
         raw = self._stop.stop_reason if self._stop else None
         detail = "context" if raw is not None and raw.startswith("model_context") else None
         return read_stop(raw, self._called, self._malformed, detail)
 
     # the life of a block
 
-    def _start_block(self, event: WireBlockStart) -> Events:
+    def _start_block(self, event: WireEvent) -> Events:
         place, emitted = event.content_block_index, list(self._begin())
         if (before := self._open.pop(place, None)) is not None:
             emitted.append(self.blocks.abort(before.index, "another block took its place"))
@@ -305,7 +263,7 @@ class BedrockDecoder:
         self._malformed = self._malformed or (kind is events.BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse"))
         return [*emitted, start]
 
-    def _take_delta(self, event: WireBlockDelta) -> Events:
+    def _take_delta(self, event: WireEvent) -> Events:
         delta, place = event.delta, event.content_block_index
         block = self._open.get(place)
         if delta.text is not None:
@@ -323,7 +281,7 @@ class BedrockDecoder:
         if delta.image is not None and block is not None and block.kind == "image":
             block.first = {**(block.first or {}), **delta.image}
             return ()
-        return [events.Opaque("contentBlockDelta", msgspec.to_builtins(event))]
+        return [events.Opaque("contentBlockDelta", msgspec.to_builtins({"delta": delta, "contentBlockIndex": place}))]
 
     def _add_text(self, place: int, block: OpenBlock | None, text: str) -> Events:
         if not text and block is not None:
@@ -357,11 +315,7 @@ class BedrockDecoder:
         block = self._open[place] = OpenBlock(start.index, kind)
         return [*emitted, start], block
 
-    def _begin(self) -> Events:
-        """The start of a response whose first message was left out."""
-        return self._start_message(WireMessageStart())
-
-    def _stop_block(self, event: WireBlockStop) -> Events:
+    def _stop_block(self, event: WireEvent) -> Events:
         place = event.content_block_index
         if place not in self._open:
             return [*self._begin(), events.Opaque("contentBlockStop", {"contentBlockIndex": place})]
@@ -388,21 +342,16 @@ class BedrockDecoder:
             return self._fail(stream_failure(message.headers, raw))
         return [events.Opaque(kind or "message", raw)]
 
-    def _take_loosely(self, kind: str, payload: bytes) -> Events:
-        raw = read_repaired(payload)
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         if raw is None:
-            return self._fail(BAD_JSON)  # whole and with a right checksum, so the service wrote it
+            return self._fail(BROKEN)  # whole and with a right checksum, so the service wrote it
         if not isinstance(raw, dict):
-            return [events.Opaque(kind, raw)]
-        event, rest = read_loosely(raw, WIRE[kind])
+            return [events.Opaque(frame.event, raw)]
+        event, rest = read_loosely(raw, WireEvent)
         # The Struct of a delta forbids other members, so that a new kind of delta is reported.
-        emitted = [events.Opaque(kind, rest)] if rest else []
-        is_empty = isinstance(event, WireBlockDelta) and event.delta == WireDelta()
-        return emitted if is_empty else [*emitted, *HANDLERS[kind](self, event)]
-
-    def _fail(self, failure: Failure) -> Events:
-        self._over = True
-        return self.blocks.fail(failure, self._reason())
+        emitted = [events.Opaque(frame.event, rest)] if rest else []
+        is_empty = frame.event == "contentBlockDelta" and event.delta == NO_DELTA
+        return emitted if is_empty else [*emitted, *HANDLERS[frame.event](self, event)]
 
 
 def _add_input(block: OpenBlock, text: str) -> Events:
@@ -413,11 +362,11 @@ def _add_input(block: OpenBlock, text: str) -> Events:
     return [events.InputJsonDelta(block.index, text)]
 
 
-HANDLERS: dict[str, Callable[[BedrockDecoder, Any], Events]] = {
+HANDLERS: dict[str, Callable[[BedrockDecoder, WireEvent], Events]] = {
     "contentBlockDelta": BedrockDecoder._take_delta,
     "contentBlockStart": BedrockDecoder._start_block,
     "contentBlockStop": BedrockDecoder._stop_block,
-    "messageStart": BedrockDecoder._start_message,
+    "messageStart": BedrockDecoder._begin,
     "messageStop": BedrockDecoder._stop_message,
     "metadata": BedrockDecoder._take_metadata,
 }

@@ -20,7 +20,7 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import word
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
-from rxworker.providers.failure import CANCELLED, Failure, ended_failure, error_failure
+from rxworker.providers.failure import CANCELLED, Failure, ended_failure
 from rxworker.providers.gemini_interactions import wire
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
 from rxworker.providers.malformed import EventDecoder, Handlers
@@ -190,12 +190,11 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     # what went wrong, and what does not fit
 
-    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
-        failure = error_failure(raw)
-        if self._outlives_errors and self._started and failure.kind in RETRYABLE_KINDS:
-            self._failure = failure
-        else:
-            events += self._fail(failure)
+    def _take_error(self, failure: Failure) -> Events:
+        if not (self._outlives_errors and self._started and failure.kind in RETRYABLE_KINDS):
+            return self._fail(failure)
+        self._failure = failure
+        return ()
 
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         return [*self._new_usage(), *super()._fail(failure, stop)]

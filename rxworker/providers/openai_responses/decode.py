@@ -35,7 +35,7 @@ from rxworker.messages.lenient_json import as_object, json_text, read_json, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.failure import CANCELLED, Failure, ended_failure, error_failure
+from rxworker.providers.failure import CANCELLED, Failure, ended_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.malformed import DONE, ERROR, EventDecoder, Handlers, named_event
 from rxworker.providers.openai_responses.item import (
@@ -458,11 +458,11 @@ class OpenAIResponsesDecoder(EventDecoder):
 
     # what went wrong, and what does not fit
 
-    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
-        if self._failure is None:
-            self._failure = error_failure(raw)
-            self._goes_on = False
-            events += self.blocks.abort_all(self._failure.message)
+    def _take_error(self, failure: Failure) -> Events:
+        if self._failure is not None:
+            return ()
+        self._failure, self._goes_on = failure, False
+        return self.blocks.abort_all(failure.message)
 
     def _take_done(self) -> Events:
         return self.finish()
