@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from operator import itemgetter
 from typing import Any, Generic, LiteralString, TypeVar, final
@@ -56,7 +56,7 @@ from rxworker.log.postgres_connection import (
     is_lost,
     pipelined,
 )
-from rxworker.log.search import KINDS, indexed_texts, storable
+from rxworker.log.search import KINDS, indexed_texts, lines_of, storable
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.tools.cancellation import retrieve
@@ -363,7 +363,7 @@ class PostgresLog(EventLog):
                 for key, revision, row in await self._query(sql.UNSEARCHED):
                     bodies = await self._query(sql.TEXTS, (key, [*KINDS]))
                     texts = await asyncio.to_thread(indexed_texts, row, bodies)
-                    values = (revision, texts.text, texts.text.lower(), _lines_of(texts.tools), key)
+                    values = (revision, texts.text, texts.text.lower(), lines_of(texts.tools), key)
                     await self._query(sql.INDEX, values)
             except LogError as error:  # without the right to make a table, titles are searched
                 if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
@@ -374,7 +374,7 @@ class PostgresLog(EventLog):
     async def _find_texts(
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
-        some, name = [storable(word) for word in words], _lines_of([tool] if tool else [])
+        some, name = [storable(word) for word in words], lines_of([tool] if tool else [])
         rows = await self._query(sql.FIND, {"words": some, "tool": name, "before": before, "limit": limit})
         return [(key, text, self._stored(row)) for key, text, *row in rows]
 
@@ -737,11 +737,6 @@ def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
     for number, *values in rows:
         parts[int(number) - 1].append(tuple(values))
     return parts
-
-
-def _lines_of(tools: Iterable[str]) -> str:
-    """The names of tools as they are searched, each between two newlines."""
-    return storable("".join(f"\n{name}\n" for name in tools)).replace("\0", " ")
 
 
 def _nothing(_: object) -> None:

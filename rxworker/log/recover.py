@@ -34,7 +34,7 @@ from rxworker.errors import (
     LogError,
     RunStatusError,
     RxWorkerError,
-    describe,
+    reason_of,
 )
 from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
 from rxworker.events.pause import Wait
@@ -248,14 +248,7 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            pause = self.pending.retry(info.run_id, time.time())
-            logger.exception(
-                "the worker of %s cannot be made: %s. It is tried again in %g s",
-                info.run_id,
-                describe(error),
-                pause,
-                extra={"run": info.run_id},
-            )
+            self._retry(info.run_id, error)
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -280,15 +273,7 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            pause = self.pending.retry(run, time.time())
-            logger.error(
-                "%s is not recovered now: %s. It is tried again in %g s",
-                run,
-                describe(error),
-                pause,
-                extra={"run": run},
-                exc_info=error,
-            )
+            self._retry(run, error)
         else:
             now = info
             with suppress(RxWorkerError):
@@ -298,13 +283,16 @@ class RunSource:
             else:
                 self._retry(run, error)
 
-    def _retry(self, run_id: str, error: RxWorkerError) -> None:
-        if self.log.is_closed:
+    def _retry(self, run_id: str, error: Exception) -> None:
+        if self.log.is_closed and isinstance(error, RxWorkerError):
             raise error
-        pause = self.pending.retry(run_id, time.time())
-        logger.warning(
-            "%s is not recovered now: %s. It is tried again in %g s", run_id, error, pause, extra={"run": run_id}
-        )
+        what = run_id, reason_of(error), self.pending.retry(run_id, time.time())
+        if isinstance(error, RxWorkerError):
+            logger.warning("%s is not recovered now: %s. It is tried again in %g s", *what, extra={"run": run_id})
+        else:
+            logger.error(
+                "%s is not recovered now: %s. It is tried again in %g s", *what, extra={"run": run_id}, exc_info=error
+            )
 
     async def refresh(self, run_id: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""

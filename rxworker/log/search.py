@@ -1,8 +1,8 @@
 """Search over the texts of stored runs, and the index that a log in an SQLite file has of them.
 
 Theory of operation. Nothing is indexed when a run is written. A search first indexes the runs that have changed since
-the last search, by their revision, with a connection of its own and in short transactions, so that appends of other
-threads and processes pass between them. Each run is one row of a full-text table in the same file. Its tokens are
+the last search, by their revision: the texts of a few runs are read, and then stored in a short transaction, so that
+appends and other reads pass between them. Each run is one row of a full-text table in the same file. Its tokens are
 sequences of three characters, so that a word is found within others and in scripts without spaces.
 
 Source: https://www.sqlite.org/fts5.html, 4.3.4 (the trigram tokenizer).
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from rxworker.messages import Json
 
 MAX_TEXT = 200_000
 """The maximum number of characters of a run that are searched."""
-BATCH = 50
+BATCH = 20
 """How many runs are indexed in one transaction."""
 TRIGRAM = 3
 BEFORE, BEHIND = 30, 120
@@ -218,6 +217,11 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def lines_of(tools: Iterable[str]) -> str:
+    """The names of tools as they are searched, each between two newlines."""
+    return storable("".join(f"\n{name}\n" for name in tools)).replace("\0", " ")
+
+
 def has_full_text(db: sqlite3.Connection) -> bool:
     """Whether this SQLite has full-text search with trigrams (3.34 or later, with FTS5)."""
     options = {option for (option,) in db.execute("PRAGMA compile_options")}
@@ -231,76 +235,67 @@ def forget(db: sqlite3.Connection, keys: Sequence[int]) -> None:
         db.executemany("DELETE FROM searched WHERE id=?", [(key,) for key in keys])
 
 
-class SearchIndex:
-    """The index in the file of an SQLite log. Its methods block, and are called from any thread.
+def make_index(db: sqlite3.Connection) -> None:
+    """Make the tables of the index, if there are none."""
+    for statement in TABLES:
+        db.execute(statement)
 
-    Args:
-        db: A connection of its own, to the file of the log.
-    """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._lock = threading.Lock()
-        for statement in TABLES:
-            db.execute(statement)
+Changed = tuple[int, list[tuple[int, int, Texts | None]]]
+"""A revision, and by it the keys, last numbers and texts of runs that have changed; no texts of deleted ones."""
 
-    def update(self) -> int:
-        """Index some of the runs that have changed. Returns how many changes it has read; 0 if there are no more."""
-        with self._lock:
-            db = self._db
-            (since,) = db.execute("SELECT revision FROM search_state").fetchone()
-            changed = db.execute(
-                "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN "
-                "searched ON searched.id=runs.id WHERE revision>? ORDER BY revision LIMIT ?",
-                (since, BATCH),
-            ).fetchall()
-            if not changed:
-                return 0
-            rows = [
-                (key, last, self._texts(key, row) if last and status != "deleted" else None)
-                for key, status, last, known, row, _ in changed
-                if last != known or status == "deleted"
-            ]
-            with db:
-                db.execute("BEGIN IMMEDIATE")
-                for key, last, texts in rows:
-                    forget(db, [key])
-                    if texts is not None:
-                        db.execute("INSERT INTO search(rowid, text) VALUES(?,?)", (key, texts.text))
-                        tools = "".join(f"\n{name}\n" for name in texts.tools)
-                        db.execute("INSERT INTO searched VALUES(?,?,?)", (key, last, tools))
-                db.execute("UPDATE search_state SET revision=max(revision, ?)", (changed[-1][-1],))
-            return len(changed)
 
-    def _texts(self, key: int, row: bytes) -> Texts:
-        marks = ",".join("?" * len(KINDS))
-        query = f"SELECT kind, body FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
-        return indexed_texts(row, self._db.execute(query, (key, *KINDS)))
+def changed_texts(db: sqlite3.Connection) -> Changed | None:
+    """Some of the runs that have changed since they were indexed; ``None`` if there are no more."""
+    (since,) = db.execute("SELECT revision FROM search_state").fetchone()
+    changed = db.execute(
+        "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN "
+        "searched ON searched.id=runs.id WHERE revision>? ORDER BY revision LIMIT ?",
+        (since, BATCH),
+    ).fetchall()
+    rows = [
+        (key, last, _texts_in(db, key, row) if last and status != "deleted" else None)
+        for key, status, last, known, row, _ in changed
+        if last != known or status == "deleted"
+    ]
+    return (changed[-1][-1], rows) if changed else None
 
-    def find(
-        self, columns: str, words: Sequence[str], tool: str, before: int, limit: int
-    ) -> list[tuple[int, str, StoredRow]]:
-        """A page of the runs that match, the newest first: the key of each, its text, and these columns."""
-        where, values = ["runs.id<? AND status<>'deleted'"], list[object]([before])
-        terms = [word for word in words if len(word) >= TRIGRAM]
-        if terms:
-            where.append("search MATCH ?")
-            values.append(" ".join('"' + word.replace('"', '""') + '"' for word in terms))
-        for word in words:
-            if len(word) < TRIGRAM:
-                where.append("instr(lower(text), ?)")
-                values.append(word)
-        if tool:
-            where.append("instr(tools, ?)")
-            values.append(f"\n{tool}\n")
-        query = (
-            f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched "
-            f"ON searched.id=search.rowid WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
-        )
-        with self._lock:
-            return [(row[0], row[1], StoredRow._make(row[2:])) for row in self._db.execute(query, (*values, limit))]
 
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._db.close()
+def _texts_in(db: sqlite3.Connection, key: int, row: bytes) -> Texts:
+    marks = ",".join("?" * len(KINDS))
+    query = f"SELECT kind, body FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
+    return indexed_texts(row, db.execute(query, (key, *KINDS)))
+
+
+def index_texts(db: sqlite3.Connection, changed: Changed) -> None:
+    """Index runs, in one transaction."""
+    revision, rows = changed
+    for key, last, texts in rows:
+        forget(db, [key])
+        if texts is not None:
+            db.execute("INSERT INTO search(rowid, text) VALUES(?,?)", (key, texts.text))
+            db.execute("INSERT INTO searched VALUES(?,?,?)", (key, last, lines_of(texts.tools)))
+    db.execute("UPDATE search_state SET revision=max(revision, ?)", (revision,))
+
+
+def find_texts(
+    db: sqlite3.Connection, columns: str, words: Sequence[str], tool: str, before: int, limit: int
+) -> list[tuple[int, str, StoredRow]]:
+    """A page of the runs that match, the newest first: the key of each, its text, and these columns."""
+    where, values = ["runs.id<? AND status<>'deleted'"], list[object]([before])
+    terms = [word for word in words if len(word) >= TRIGRAM]
+    if terms:
+        where.append("search MATCH ?")
+        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in terms))
+    for word in words:
+        if len(word) < TRIGRAM:
+            where.append("instr(lower(text), ?)")
+            values.append(word)
+    if tool:
+        where.append("instr(tools, ?)")
+        values.append(lines_of([tool]))
+    query = (
+        f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched "
+        f"ON searched.id=search.rowid WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
+    )
+    return [(key, text, StoredRow._make(row)) for key, text, *row in db.execute(query, (*values, limit))]

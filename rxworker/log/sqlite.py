@@ -29,6 +29,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -39,7 +40,7 @@ from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
-from rxworker.log.search import SearchIndex, forget, has_full_text
+from rxworker.log.search import changed_texts, find_texts, forget, has_full_text, index_texts, make_index
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
@@ -150,7 +151,7 @@ class SQLiteLog(EventLog):
         self._calls = os.open(_beside(self.path, "calls"), os.O_RDWR | os.O_CREAT, 0o600)
         if os.fstat(self._calls).st_size < PLACES * 8:
             os.ftruncate(self._calls, PLACES * 8)  # where it grew later, other places would change from none to zeros
-        self._index: SearchIndex | None = None
+        self._indexing, self._has_index = asyncio.Lock(), False
         self._is_full: bool | None = None
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -323,20 +324,19 @@ class SQLiteLog(EventLog):
     async def _index_texts(self) -> bool:
         """The first search of a file indexes all of its runs."""
         if self.searches_texts:
-            if self._index is None:
-                self._index = SearchIndex(_connect(self.path))
-            with self._explained():
-                while await asyncio.to_thread(self._index.update):
-                    pass
+            async with self._indexing:
+                if not self._has_index:
+                    await self._to_writer(make_index)
+                    self._has_index = True
+                while (changed := await self._to_reader(changed_texts)) is not None:
+                    await self._to_writer(partial(index_texts, changed=changed))
         return self.searches_texts
 
     async def _find_texts(
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
-        assert self._index is not None  # the index was brought up to date
-        with self._explained():
-            found = await asyncio.to_thread(self._index.find, _FOUND, words, tool, before, limit)
-            return [(key, text, self._shown(row)) for key, text, row in found]
+        found = await self._to_reader(lambda db: find_texts(db, _FOUND, words, tool, before, limit))
+        return [(key, text, self._shown(row)) for key, text, row in found]
 
     # Commands
 
@@ -474,8 +474,6 @@ class SQLiteLog(EventLog):
     def _join(self) -> None:
         self._writer.join()
         self._reader.join()
-        if self._index is not None:
-            self._index.close()
         for db in (self._reading, self._writing):
             db.close()
         os.close(self._calls)
