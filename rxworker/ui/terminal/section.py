@@ -10,7 +10,7 @@ Markdown hides nothing: HTML is shown as text, and links are shown with their ad
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import ClassVar, TypeAlias
 
@@ -32,80 +32,28 @@ NARROWEST = 4
 _WORDS = re.compile(r"\S+ *| +")
 
 
-class WrappedText:
-    r"""A text wrapped into lines.
+def wrap(paragraph: str, width: int) -> list[str]:
+    """Return the lines of a text without line breaks.
 
-    Args:
-        width: The columns of a line.
-
-    Attributes:
-        lines: The lines; read only.
-
-    >>> text = WrappedText(10)
-    >>> text.append("to be or n")
-    >>> text.append("ot\nto be")
-    >>> text.lines
-    ['to be or ', 'not', 'to be']
+    >>> wrap("to be or not", 10)
+    ['to be or ', 'not']
     """
-
-    def __init__(self, width: int = 80) -> None:
-        self.lines: list[str] = []
-        self._width = max(NARROWEST, width)
-        self._pieces: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return "".join(self._pieces)
-
-    def append(self, piece: str) -> None:
-        """Append text, which must be clean, see `clean`."""
-        if piece:
-            self._pieces.append(piece)
-            self._break(piece)
-
-    def replace(self, text: str) -> None:
-        """Replace the whole text."""
-        self._pieces.clear()
-        self.lines.clear()
-        self.append(text)
-
-    def resize(self, width: int) -> None:
-        """Wrap the text for lines of this width."""
-        width = max(NARROWEST, width)
-        if width == self._width:
-            return
-        self._width = width
-        self._pieces = [self.text] if self._pieces else []
-        self.lines.clear()
-        for piece in self._pieces:
-            self._break(piece)
-
-    def _break(self, piece: str) -> None:
-        opened = self.lines.pop() if self.lines else ""
-        first, *others = piece.replace("\t", "    ").split("\n")
-        self._fill(opened + first)
-        for paragraph in others:
-            self._fill(paragraph)
-
-    def _fill(self, paragraph: str) -> None:
-        width, lines = self._width, self.lines
-        if _cells(paragraph) <= width:
-            lines.append(paragraph)
-            return
-        line, filled = "", 0
-        for word in _WORDS.findall(paragraph):
-            shown = word.rstrip(" ")
-            bare = _cells(shown)
-            if line and bare and filled + bare > width:
-                lines.append(line)
-                line, filled = "", 0
-            if bare > width:
-                *whole, last = chop_cells(shown, width)
-                lines.extend(whole)
-                word = last + word[len(shown) :]
-            line, filled = line + word, filled + _cells(word)
-        lines.append(line)
+    if _cells(paragraph) <= width:
+        return [paragraph]
+    lines: list[str] = []
+    line, filled = "", 0
+    for word in _WORDS.findall(paragraph):
+        shown = word.rstrip(" ")
+        bare = _cells(shown)
+        if line and bare and filled + bare > width:
+            lines.append(line)
+            line, filled = "", 0
+        if bare > width:
+            *whole, last = chop_cells(shown, width)
+            lines.extend(whole)
+            word = last + word[len(shown) :]
+        line, filled = line + word, filled + _cells(word)
+    return [*lines, line]
 
 
 def _cells(text: str) -> int:
@@ -212,54 +160,72 @@ Paint: TypeAlias = Callable[[str], Style]
 
 
 class TextSection:
-    r"""Text that may grow.
+    r"""Text that may grow, or lines with a style each, such as a diff.
 
     Args:
-        style: The name of its style.
+        style: The name of the style of text.
         limit: The number of lines that are shown while it is folded; ``None`` shows all.
         from_end: Whether these are the last lines, for a text that is still growing.
         indent: The columns of indentation.
 
     Attributes:
-        text: The text.
+        lines: The names of the styles of the lines, and the lines; read only.
 
     >>> section = TextSection("body", limit=2)
-    >>> section.text.append("one\ntwo\nthree\nfour")
-    >>> section.height(unfolded=False), section.hidden
-    (3, 2)
+    >>> section.append("one\ntwo\nthr")
+    >>> section.append("ee\nfour")
+    >>> [line for _, line in section.lines], section.height(unfolded=False), section.hidden
+    (['one', 'two', 'three', 'four'], 3, 2)
     """
 
     def __init__(self, style: str, *, limit: int | None = None, from_end: bool = False, indent: int = 0) -> None:
-        self.text = WrappedText()
+        self.lines: list[tuple[str, str]] = []
         self.limit = limit
         self.from_end = from_end
         self._style = style
         self._indent = indent
+        self._width = 80
+        self._pieces: list[tuple[str, str]] = []
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(piece for _, piece in self._pieces)
+
+    def append(self, piece: str, style: str = "") -> None:
+        """Append text, or a line with a style. It must be clean, see `clean`."""
+        if not piece and not style:
+            return
+        self._pieces.append((style, piece))
+        opened = self.lines.pop()[1] if self.lines and not style else ""
+        for paragraph in (opened + piece.replace("\t", "    ")).split("\n"):
+            self.lines += [(style or self._style, line) for line in wrap(paragraph, self._width)]
+
+    def replace(self, pieces: Iterable[tuple[str, str]]) -> None:
+        """Replace everything by lines, each with the name of its style before it; empty for text."""
+        self.lines, self._pieces = [], []
+        for style, piece in pieces:
+            self.append(piece, style)
+
+    def resize(self, width: int) -> None:
+        """Lay out for this width."""
+        width = max(NARROWEST, width - self._indent)
+        if width != self._width:
+            self._width = width
+            self.replace(self._pieces)
 
     @property
     def hidden(self) -> int:
         """The number of lines that are hidden while it is folded."""
         limit = self.limit
-        return 0 if limit is None else max(0, self._count - limit)
-
-    @property
-    def _count(self) -> int:
-        return len(self.text.lines)
-
-    def _line(self, place: int) -> tuple[str, str]:
-        """The style and the text of a line."""
-        return self._style, self.text.lines[place]
-
-    def resize(self, width: int) -> None:
-        """Lay out for this width."""
-        self.text.resize(width - self._indent)
+        return 0 if limit is None else max(0, len(self.lines) - limit)
 
     def height(self, *, unfolded: bool) -> int:
         """Return the number of lines.
 
         The last line of a folded section shows how many lines are hidden, unless all are.
         """
-        lines, hidden = self._count, self.hidden
+        lines, hidden = len(self.lines), self.hidden
         if unfolded or not hidden:
             return lines
         return lines - hidden + (not self.from_end and self.limit != 0)
@@ -270,52 +236,11 @@ class TextSection:
         if hidden and not self.from_end and place == self.limit:
             style, line = "more", f"… {plural(hidden, 'more line')}"
         else:
-            style, line = self._line(place + hidden if self.from_end else place)
+            style, line = self.lines[place + hidden if self.from_end else place]
+            if style != self._style:
+                line = set_cell_size(line, self._width)  # such a style may have a background
         space = [Segment(" " * self._indent, paint(self._style))] if self._indent else []
         return [*space, Segment(line, paint(style))]
-
-
-class StyledSection(TextSection):
-    """Lines, each with a style of its own, such as a diff.
-
-    Args:
-        limit: The number of lines that are shown while it is folded.
-
-    >>> section = StyledSection(limit=1)
-    >>> section.replace([("added", "+x"), ("removed", "-y")])
-    >>> section.resize(10)
-    >>> section.height(unfolded=False), section.hidden
-    (2, 1)
-    """
-
-    def __init__(self, *, limit: int) -> None:
-        super().__init__("body", limit=limit)
-        self._width = 0
-        self._lines: list[tuple[str, str]] = []
-        self._rows: list[tuple[str, str]] = []
-
-    @property
-    def _count(self) -> int:
-        return len(self._rows)
-
-    def _line(self, place: int) -> tuple[str, str]:
-        return self._rows[place]
-
-    def replace(self, lines: list[tuple[str, str]]) -> None:
-        """Show these styles and lines, which must be clean."""
-        self._lines, width, self._width = lines, self._width, 0
-        self.resize(width)
-
-    def resize(self, width: int) -> None:
-        """Lay out for this width."""
-        if width == self._width:
-            return
-        self._width = width
-        self._rows = []
-        for style, line in self._lines:
-            wrapped = WrappedText(width)
-            wrapped.append(line)
-            self._rows += [(style, set_cell_size(row, width)) for row in wrapped.lines or [""]]
 
 
 EAGER = 2000

@@ -29,7 +29,7 @@ from textual.widgets import Static
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
 from rxworker.ui.terminal.lanes import CallLane, Lane
-from rxworker.ui.terminal.section import MAX, DocumentSection, Paint, Section, StyledSection, TextSection, is_document
+from rxworker.ui.terminal.section import MAX, DocumentSection, Paint, Section, TextSection, is_document
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views.amounts import duration
 from rxworker.views.run_view import ItemStage
@@ -75,7 +75,7 @@ class LaneView(Widget):
 
     def take(self, pieces: list[str]) -> None:
         """Add new pieces of the lane's text."""
-        self._text.text.append("".join(pieces))
+        self._text.append("".join(pieces))
 
     def change(self) -> None:
         """Update everything but the text."""
@@ -274,21 +274,21 @@ class TextView(LaneView):
     def take(self, pieces: list[str]) -> None:
         """Append text. It becomes a document with the first mark of Markdown."""
         piece = "".join(pieces)
-        line = self._text.text.lines[-1] if self._text.text.lines else ""
-        self._text.text.append(piece)
+        _, line = self._text.lines[-1] if self._text.lines else ("", "")
+        self._text.append(piece)
         self._length += len(piece)
         if self._length > MAX:
             self._document = None  # to lay it out anew for another width would take too long
         elif self._document is not None:
             self._document.append(piece)
         elif is_document(line + piece):
-            self._document = document_of(self, self._text.text.text)
+            self._document = document_of(self, self._text.text)
 
     def change(self) -> None:
         """Add sources, and render the end of the document when the text is complete."""
         sources = "\n".join(f"[{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
-        if sources != self._sources.text.text:
-            self._sources.text.replace(sources)
+        if sources != self._sources.text:
+            self._sources.replace([("", sources)])
         if self.lane.is_over and self._document is not None and not self._is_whole:
             self._is_whole = True
             self._document.append("", is_last=True)
@@ -296,7 +296,7 @@ class TextView(LaneView):
     def draw_again(self) -> None:
         """Redraw with the new theme."""
         if self._document is not None:
-            self._document = document_of(self, self._text.text.text)
+            self._document = document_of(self, self._text.text)
             self._settle()
 
 
@@ -338,7 +338,7 @@ class ThinkingView(LaneView):
 
     def draw_again(self) -> None:
         """Render the complete text as Markdown, with the present theme."""
-        text = self._text.text.text
+        text = self._text.text
         if self.lane.is_over and is_document(text):
             self._document = document_of(self, text)
             self._settle()
@@ -362,9 +362,8 @@ class CallView(LaneView):
         self._call = lane
         self._progress = TextSection("dim", limit=2)
         self._result = TextSection("body", limit=RESULT_LINES)
-        self._diff = StyledSection(limit=DIFF_LINES)  # a result that is a diff
-        self._edits = StyledSection(limit=DIFF_LINES)
-        self._plan = StyledSection(limit=PLAN_LINES)
+        self._edits = TextSection("body", limit=DIFF_LINES)
+        self._plan = TextSection("body", limit=PLAN_LINES)
         self._reports = self._edited = 0
         self._has_result = False
 
@@ -383,14 +382,14 @@ class CallView(LaneView):
             shown.append(self._text)
         if call.result is None:
             shown.append(self._progress)
-        return [*shown, self._plan, self._edits, self._result, self._diff]
+        return [*shown, self._plan, self._edits, self._result]
 
     def change(self) -> None:
         """Show new progress, or the result."""
         call = self._call
         if call.reports != self._reports:
             self._reports = call.reports
-            self._progress.text.replace(f"{call.progress}")
+            self._progress.replace([("", call.progress)])
             self._plan.replace(plan_lines(call.plan))
             if len(call.edits) != self._edited:
                 self._edited = len(call.edits)
@@ -398,9 +397,10 @@ class CallView(LaneView):
         if call.result is not None and not self._has_result:
             self._has_result = True
             if is_diff(call.result):
-                self._diff.replace(diff_lines(call.result))
+                self._result.limit = DIFF_LINES
+                self._result.replace(diff_lines(call.result))
             else:
-                self._result.text.append(call.result)
+                self._result.append(call.result)
 
     def can_fold(self) -> bool:
         """Whether there are arguments to show, or more of the result."""
@@ -439,8 +439,7 @@ class NoteView(LaneView):
     def heading(self) -> tuple[list[Part], list[Part]] | None:
         """The source, and the text if it is short."""
         title = [("· ", "dim"), (self.lane.title, "title")]
-        lines = self._text.text.lines
-        text_part = [(f"  {lines[0]}", "dim")] if lines and self._is_short() else []
+        text_part = [(f"  {line}", "dim") for _, line in self._text.lines] if self._is_short() else []
         times = [(f"{self.lane.times} times", "dim")] if self.lane.times > 1 else []
         return [*title, *text_part], times
 
@@ -450,15 +449,15 @@ class NoteView(LaneView):
 
     def take(self, pieces: list[str]) -> None:
         """Append text."""
-        self._text.text.append("".join(pieces).strip("\n"))
+        self._text.append("".join(pieces).strip("\n"))
 
     def _lay_out(self, width: int) -> None:
         self._text.resize(width)
 
     def _is_short(self) -> bool:
-        text = self._text.text
-        used = cell_len(self.lane.title) + sum(cell_len(line) for line in text.lines[:1])
-        return len(text.lines) <= 1 and used + 5 <= max(20, self._width)
+        lines = self._text.lines
+        used = cell_len(self.lane.title) + sum(cell_len(line) for _, line in lines[:1])
+        return len(lines) <= 1 and used + 5 <= max(20, self._width)
 
 
 class PanelView(UserView):

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from math import isnan
@@ -27,7 +27,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, XRay, explain, fold_log, read_selection
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, XRay, explain, read_selection
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.moments import Moments
@@ -388,12 +388,11 @@ class Folds:
     """What dashboards show at moments, by folding the records again.
 
     Args:
-        names: The names of the dashboards of the server. Others are made for one client alone.
         feeds: The boards that are computed now.
     """
 
-    def __init__(self, names: Container[str], feeds: Mapping[_FeedKey, BoardFeed]) -> None:
-        self._names, self._feeds = names, feeds
+    def __init__(self, feeds: Mapping[_FeedKey, BoardFeed]) -> None:
+        self._feeds = feeds
         self._folds: dict[_Moment, _FoldTask] = {}
         self._waiting = Counter[_Moment]()
         self._past: dict[_Moment, PanelStates] = {}
@@ -415,12 +414,8 @@ class Folds:
         """
         panel = dashboard.panels[0]
         xray = explain(panel.pipeline)
-        name = f"x-{secrets.token_hex(8)}"  # what is computed for others is not what is counted
-        explained = replace(dashboard, panels=[replace(panel, pipeline=xray)], name=name)
-        if self._alone.locked():
-            raise _too_many()
-        async with self._alone:
-            await self.at(explained, runs, query)
+        explained = replace(dashboard, panels=[replace(panel, pipeline=xray)])
+        await self._take(Fold(explained), explained, runs, query)
         return encode_operators(panel.name, xray, json_redactor())
 
     async def made_by(self, dashboard: Dashboard, runs: Runs, query: BoardQuery, group: str) -> list[MadeBy]:
@@ -436,19 +431,23 @@ class Folds:
             ApiError: There is no such run or conversation.
             LogError: The log cannot be read.
         """
-        fold, now = Fold(dashboard), query.moment(dashboard)
+        fold = Fold(dashboard)
         makers = Makers(fold, group)
-        log = query.log_of(runs)
+        await self._take(fold, dashboard, runs, query)
+        return [replace(each, title=await _title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
+
+    async def _take(self, fold: Fold, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> None:
+        """Let a fold that is made for one client take the records until a moment."""
+        log, now = query.log_of(runs), query.moment(dashboard)
         if self._alone.locked():
             raise _too_many()
         async with self._alone:
-            if log is not None:
-                async with self._turn:
-                    await take_stored(fold, log, now, _created_since(dashboard, now))
-            else:
+            if log is None:
                 await self._take_runs(fold, await query.entries(runs), now)
+            else:
+                async with self._turn:
+                    await take_stored(fold, log, now, self._since_of(dashboard, None, now))
         fold.at(now)
-        return [replace(each, title=await _title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
 
     async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> PanelStates:
         """What the panels show at a moment, by folding the records again.
@@ -464,8 +463,7 @@ class Folds:
         key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
         if (known := self._past.get(key)) is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
-            is_past = query.time is not None and now < time.time() - SETTLED
-            if is_past and dashboard.name in self._names:
+            if query.time is not None and now < time.time() - SETTLED:
                 self._past[key] = known
                 if len(self._past) > MAX_PAST:
                     del self._past[next(iter(self._past))]
@@ -502,8 +500,6 @@ class Folds:
 
         async def fold() -> PanelStates:
             async with self._turn:
-                if dashboard.name not in self._names:  # computed for one client alone
-                    return await fold_log(dashboard, log, time=now, since=since)
                 return await self.moments_of(dashboard, log, since).at(now)
 
         return await self._shared((dashboard.name, dashboard.selection.key, moment), fold)
@@ -613,10 +609,9 @@ class Boards:
         for each in (meters, *own):
             self._served.setdefault(each.name, each)
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
-        served = (*self._served.values(), *self._of_links.values())
-        self._lasting = frozenset(map(_key_of, served))
+        self._lasting = frozenset(map(_key_of, (*self._served.values(), *self._of_links.values())))
         self.feeds: dict[_FeedKey, BoardFeed] = {}
-        self.folds = Folds(frozenset(each.name for each in served), self.feeds)
+        self.folds = Folds(self.feeds)
         self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
