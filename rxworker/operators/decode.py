@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.framing.decoder import Decoder
-from rxworker.operators.expect import expect_callable, expect_scheduler, observing, operator, scheduler_of
-from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
+from rxworker.operators.expect import Follow, expect_callable, observing, timed
+from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -91,10 +91,8 @@ def decoding_when_idle(
     make: Callable[[], Decoder[A, B]], verb: str, idle: float, scheduler: Scheduler, *, takes_events: bool = False
 ) -> Operator[A, B]:
     """The operator of a decoder that is also finished after so many seconds without an item; see `decoding`."""
-    expect_scheduler(verb, scheduler, optional=True)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of(verb, scheduler, default)
+    def subscribe(follow: Follow[A], observer: abc.ObserverBase[B], clock: abc.SchedulerBase) -> abc.DisposableBase:
         decoder, timer = make(), SerialDisposable()
         ending = Ending(observer, timer.dispose)
 
@@ -118,6 +116,6 @@ def decoding_when_idle(
             emit(decoder.finish)
             ending.on_completed()
 
-        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
+        return Both(timer, follow(Sink(on_next, ending.on_error, on_completed)))
 
-    return operator(subscribe, verb, idle, takes_events=takes_events)
+    return timed(subscribe, verb, scheduler, idle, takes_events=takes_events)

@@ -20,7 +20,7 @@ from rxworker.events import Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.messages.settings import check_number, check_plain
-from rxworker.operators.kernel import Operator, Scheduler, Stage, stage
+from rxworker.operators.kernel import Operator, Scheduler, Stage, connect, stage
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -71,33 +71,6 @@ def entries_given(verb: str) -> ConfigurationError:
 def no_amount(verb: str, item: object) -> ConfigurationError:
     """The error of a verb for numbers that was given something else."""
     return _wrong(verb, "numbers", _a(item), "put ops.map(...) before it, which returns the amount")
-
-
-def expect_scheduler(verb: str, scheduler: object, *, optional: bool = False) -> None:
-    """Refuse what is not a scheduler.
-
-    Raises:
-        ConfigurationError: It has no clock.
-    """
-    if not isinstance(scheduler, abc.SchedulerBase) and not (optional and scheduler is None):
-        raise ConfigurationError(
-            f"{verb} needs a scheduler: give run.scheduler, or AsyncIOScheduler(asyncio.get_running_loop())"
-        )
-
-
-def scheduler_of(verb: str, scheduler: Scheduler, default: Scheduler) -> abc.SchedulerBase:
-    """The scheduler of an operator: the given one, or that of the subscription.
-
-    Raises:
-        ConfigurationError: There is neither.
-    """
-    found = scheduler or default
-    if found is None:
-        raise ConfigurationError(
-            f"{verb} has no scheduler: give it one, or subscribe with scheduler=. Operators on a run have that of "
-            "the run"
-        )
-    return found
 
 
 def expect_callable(verb: str, function: object, what: str) -> None:
@@ -176,6 +149,46 @@ def observing(
     if given:
         vars(apply)["given"] = given
     return apply
+
+
+Follow: TypeAlias = Callable[[abc.ObserverBase[A]], abc.DisposableBase]
+"""Subscribes an observer to the source of an operator."""
+
+
+def timed(
+    subscribe: Callable[[Follow[A], abc.ObserverBase[B], abc.SchedulerBase], abc.DisposableBase],
+    verb: str,
+    scheduler: Scheduler,
+    *given: object,
+    takes_events: bool = False,
+) -> Operator[A, B]:
+    """An operator that waits; see `operator`.
+
+    Args:
+        subscribe: Called at each subscription with how to follow the source, the observer downstream and the clock.
+        verb: As for `operator`.
+        scheduler: The clock; by default that of the subscriber.
+        given: As for `operator`.
+        takes_events: As for `operator`.
+
+    Raises:
+        ConfigurationError: It is not a scheduler. As ``on_error``: there is none.
+    """
+    if not isinstance(scheduler, Scheduler):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(
+            f"{verb} needs a scheduler: give run.scheduler, or AsyncIOScheduler(asyncio.get_running_loop())"
+        )
+
+    def begin(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
+        clock = scheduler or default
+        if clock is None:
+            raise ConfigurationError(
+                f"{verb} has no scheduler: give it one, or subscribe with scheduler=. Operators on a run have that of "
+                "the run"
+            )
+        return subscribe(partial(connect, source, scheduler=default), observer, clock)
+
+    return operator(begin, verb, *given, takes_events=takes_events)
 
 
 _READS: dict[Taken, str] = {

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.events import Event, InputJsonDelta, InputValueDelta, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import EVENTS, expect_callable, expect_scheduler, operator, refusal, scheduler_of
-from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
+from rxworker.operators.expect import EVENTS, Follow, expect_callable, refusal, timed
+from rxworker.operators.kernel import Both, Ending, Operator, SerialDisposable, Sink
 
 A = TypeVar("A")
 E = TypeVar("E", bound=Event)
@@ -100,10 +100,8 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
     Rain.
     """
     check_number("coalesce(seconds)", seconds)
-    expect_scheduler("coalesce(...)", scheduler, optional=True)
 
-    def subscribe(source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("coalesce(...)", scheduler, default)
+    def subscribe(follow: Follow[E], observer: abc.ObserverBase[E], clock: abc.SchedulerBase) -> abc.DisposableBase:
         push = observer.on_next
         timer = SerialDisposable()
         held: list[E] = []
@@ -135,9 +133,9 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
             if len(held) == 1:
                 timer.put(clock.schedule_relative(seconds, ring))
 
-        return Both(timer, connect(source, Sink(on_next, ending.on_error, ending.on_completed), default))
+        return Both(timer, follow(Sink(on_next, ending.on_error, ending.on_completed)))
 
-    return operator(subscribe, "coalesce(...)", seconds, takes_events=True)
+    return timed(subscribe, "coalesce(...)", scheduler, seconds, takes_events=True)
 
 
 def throttle(
@@ -171,10 +169,8 @@ def throttle(
     if combine is not None:
         expect_callable("throttle(combine)", combine, "a function of two items")
     check_number("throttle(seconds)", seconds, above=0)
-    expect_scheduler("throttle(...)", scheduler, optional=True)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("throttle(...)", scheduler, default)
+    def subscribe(follow: Follow[A], observer: abc.ObserverBase[A], clock: abc.SchedulerBase) -> abc.DisposableBase:
         push = observer.on_next
         timer = SerialDisposable()
         held: list[A] = []
@@ -220,6 +216,6 @@ def throttle(
             let_out()
             ending.on_completed()
 
-        return Both(timer, connect(source, Sink(on_next, on_error, on_completed), default))
+        return Both(timer, follow(Sink(on_next, on_error, on_completed)))
 
-    return operator(subscribe, "throttle(...)", *filter(None, (seconds, combine)))
+    return timed(subscribe, "throttle(...)", scheduler, *filter(None, (seconds, combine)))

@@ -10,23 +10,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from msgspec.structs import asdict
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages.settings import check_number, check_plain
-from rxworker.operators.expect import (
-    EVENTS,
-    expect_callable,
-    expect_scheduler,
-    observing,
-    operator,
-    refusal,
-    scheduler_of,
-)
-from rxworker.operators.kernel import Both, Call, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
+from rxworker.operators.expect import EVENTS, Follow, expect_callable, observing, refusal, timed
+from rxworker.operators.kernel import Both, Call, Ending, Operator, SerialDisposable, Sink, many
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -61,10 +53,8 @@ def retry_before_first(
     no
     """
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
-    expect_scheduler("retry_before_first(...)", scheduler, optional=True)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("retry_before_first(...)", scheduler, default)
+    def subscribe(follow: Follow[A], observer: abc.ObserverBase[A], clock: abc.SchedulerBase) -> abc.DisposableBase:
         current = SerialDisposable()
         push, push_many = observer.on_next, many(observer)
         failures = 0
@@ -100,7 +90,7 @@ def retry_before_first(
             current.put(subscription)
             sink = Sink(on_next, on_error, observer.on_completed, on_many)
             try:
-                connected = connect(source, sink, default)
+                connected = follow(sink)
             except Exception as error:
                 on_error(error)
             else:
@@ -109,7 +99,7 @@ def retry_before_first(
         attempt()
         return current
 
-    return operator(subscribe, "retry_before_first(...)", should)
+    return timed(subscribe, "retry_before_first(...)", scheduler, should)
 
 
 LOOKS = 8
@@ -153,10 +143,8 @@ def time_out(
     check_number("time_out(first)", first, optional=True)
     check_number("time_out(idle)", idle, optional=True)
     check_plain("time_out(is_held)", is_held)
-    expect_scheduler("time_out(...)", scheduler, optional=True)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of("time_out(...)", scheduler, default)
+    def subscribe(follow: Follow[A], observer: abc.ObserverBase[A], clock: abc.SchedulerBase) -> abc.DisposableBase:
         upstream, timer = SerialDisposable(), SerialDisposable()
         ending = Ending(observer, timer.dispose)
         started = marked = False
@@ -196,10 +184,10 @@ def time_out(
 
         arm()
         sink = Sink(marking(observer.on_next), ending.on_error, ending.on_completed, marking(many(observer)))
-        upstream.put(connect(source, sink, default))
+        upstream.put(follow(sink))
         return Both(Call(ending.end), upstream)
 
-    return operator(subscribe, "time_out(...)")
+    return timed(subscribe, "time_out(...)", scheduler)
 
 
 def error_to_exception(event: Error) -> RxWorkerError:

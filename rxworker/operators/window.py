@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar, overload
 
-from reactivex import Observable, abc
+from reactivex import abc
 
 from rxworker.framing import Decoder
 from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decoding_when_idle
-from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
-from rxworker.operators.kernel import Ending, Operator, Scheduler, SerialDisposable, Sink, connect
+from rxworker.operators.expect import Follow, expect_callable, timed
+from rxworker.operators.kernel import Ending, Operator, SerialDisposable, Sink
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -383,14 +383,12 @@ def slide(
         ConfigurationError: The window has no width. As ``on_error``: there is no scheduler.
     """
     check_number(f"{verb}(seconds)", seconds, above=0)
-    expect_scheduler(f"{verb}(...)", scheduler, optional=True)
 
-    def subscribe(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
-        clock = scheduler_of(f"{verb}(...)", scheduler, default)
+    def subscribe(follow: Follow[A], observer: abc.ObserverBase[B], clock: abc.SchedulerBase) -> abc.DisposableBase:
         empty = (lambda: hold().value()) if ends_empty else None
         window = _Sliding(seconds, hold(), empty, clock, observer)
         sink = Sink(window.on_next, window.ending.on_error, window.on_completed)
-        window.upstream.put(connect(source, sink, default))
+        window.upstream.put(follow(sink))
         return window
 
-    return operator(subscribe, verb, seconds)
+    return timed(subscribe, f"{verb}(...)", scheduler, seconds)
