@@ -535,7 +535,7 @@ class Ending:
 class _Followed(SerialDisposable, abc.ObserverBase[A]):
     """One of the sources that are joined: the observer of it, and the subscription to it."""
 
-    __slots__ = ("_failed", "_joined", "on_many", "on_next")
+    __slots__ = ("_completed", "_failed", "_joined", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
 
@@ -545,11 +545,13 @@ class _Followed(SerialDisposable, abc.ObserverBase[A]):
         on_next: Callable[[A], None],
         failed: Callable[[Exception], None] | None,
         on_many: Many[A] | None,
+        completed: Callable[[], object] | None,
     ) -> None:
         self._held = None  # not the base's, which is a call for each of many blocks
         self._is_over = False
         self._joined = joined
         self._failed = failed
+        self._completed = completed
         self.on_next = on_next
         self.on_many = on_many
 
@@ -570,6 +572,8 @@ class _Followed(SerialDisposable, abc.ObserverBase[A]):
         joined = self._joined
         joined._followed.pop(self, None)
         self.dispose()
+        if self._completed is not None:
+            self._completed()
         if not joined._followed:
             joined.on_completed()
 
@@ -595,6 +599,7 @@ class Joined(Ending, abc.DisposableBase):
         on_next: Callable[[A], None],
         failed: Callable[[Exception], None] | None = None,
         on_many: Many[A] | None = None,
+        completed: Callable[[], object] | None = None,
     ) -> None:
         """Subscribe to another source, until the end.
 
@@ -603,9 +608,10 @@ class Joined(Ending, abc.DisposableBase):
             on_next: Takes its items.
             failed: Called with its error, which then ends this source alone.
             on_many: Takes several of its items that arrived together; without it, each goes through ``on_next``.
+            completed: Called when it has completed, or failed alone; it may follow another source.
         """
         if not self.is_over:
-            followed = _Followed(self, on_next, failed, on_many)
+            followed = _Followed(self, on_next, failed, on_many, completed)
             self._followed[followed] = None
             followed.put(connect(source, followed, self._scheduler))
 

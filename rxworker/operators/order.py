@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
 import reactivex
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import observing, operator
 from rxworker.operators.gate import future_of
-from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
+from rxworker.operators.kernel import Ending, Joined, Operator, Scheduler, Sink
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -71,7 +71,9 @@ def map_async(
     check_number("map_async(at_most)", at_most, least=1, whole=True)
 
     def subscribe(source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler) -> abc.DisposableBase:
-        return _Row(function, at_most, observer, scheduler, in_order=in_order).follow(source)
+        row = _Row(function, at_most, observer, scheduler, in_order=in_order)
+        row.follow(source, row.take)
+        return row
 
     return operator(subscribe, "map_async(...)", function)
 
@@ -121,8 +123,8 @@ def quorum(n: int) -> Operator[A, A]:
     return observing(start, "quorum(...)", n)
 
 
-class _Row(Ending, Generic[A, B]):
-    """One subscription: the jobs in order, and the items that wait for one."""
+class _Row(Joined, Generic[A, B]):
+    """One subscription: the jobs that are not done, and the items that wait for one."""
 
     def __init__(
         self,
@@ -133,25 +135,16 @@ class _Row(Ending, Generic[A, B]):
         *,
         in_order: bool,
     ) -> None:
-        super().__init__(observer)
+        super().__init__(observer, scheduler)
         self._function = function
         self._at_most = at_most
         self._in_order = in_order
-        self._scheduler = scheduler
-        self._subscriptions = CompositeDisposable()
         self._jobs: deque[_Job[B]] = deque()
         self._waiting: deque[A] = deque()
         self._working = 0
-        self._starting = False
-        self._emitting = False
-        self._source_done = False
+        self._starting = self._emitting = False
 
-    def follow(self, source: Observable[A]) -> abc.DisposableBase:
-        sink = Sink(self._take, self.on_error, self._source_completed)
-        self._subscriptions.add(connect(source, sink, self._scheduler))
-        return self._subscriptions
-
-    def _take(self, item: A) -> None:
+    def take(self, item: A) -> None:
         self._waiting.append(item)
         self._start_next()
 
@@ -164,38 +157,31 @@ class _Row(Ending, Generic[A, B]):
                 self._start(self._waiting.popleft())
         finally:
             self._starting = False
-        self._complete_if_done()
 
     def _start(self, item: A) -> None:
         job: _Job[B] = _Job()
-        subscription = SingleAssignmentDisposable()
-
-        def on_next(value: B) -> None:
-            if self._in_order:
-                job.items.append(value)
-                self._let_out()
-            elif not self.is_over:
-                self._observer.on_next(value)
-
-        def on_completed() -> None:
-            self._subscriptions.remove(subscription)
-            job.is_done = True
-            self._working -= 1
-            if self._in_order:
-                self._let_out()
-            else:
-                self._jobs.remove(job)
-            self._start_next()
-
-        self._jobs.append(job)
+        if self._in_order:
+            self._jobs.append(job)
         self._working += 1
-        self._subscriptions.add(subscription)
         try:
             work = _work_of(self._function(item))
         except Exception as error:
             self.on_error(error)
             return
-        subscription.disposable = connect(work, Sink(on_next, self.on_error, on_completed), self._scheduler)
+        self.follow(work, partial(self._put, job), completed=partial(self._end, job))
+
+    def _put(self, job: _Job[B], value: B) -> None:
+        if self._in_order:
+            job.items.append(value)
+            self._let_out()
+        elif not self.is_over:
+            self._observer.on_next(value)
+
+    def _end(self, job: _Job[B]) -> None:
+        job.is_done = True
+        self._working -= 1
+        self._let_out()
+        self._start_next()
 
     def _let_out(self) -> None:
         """Emit the items of the first job, and of the next one if the first is done, and so on."""
@@ -203,21 +189,19 @@ class _Row(Ending, Generic[A, B]):
             return  # an item that came out of an item that is being emitted: the loop below goes on
         self._emitting = True
         try:
-            while self._jobs:
+            while self._jobs and not self.is_over:
                 job = self._jobs[0]
                 while job.items and not self.is_over:
                     self._observer.on_next(job.items.popleft())
-                if not job.is_done or self.is_over:
+                if not job.is_done:
                     return
                 self._jobs.popleft()
         finally:
             self._emitting = False
-
-    def _source_completed(self) -> None:
-        self._source_done = True
-        self._complete_if_done()
-
-    def _complete_if_done(self) -> None:
-        idle = not (self._jobs or self._waiting or self._starting or self._emitting)
-        if self._source_done and idle:
+        if not self._followed:
             self.on_completed()
+
+    def on_completed(self) -> None:
+        """Complete, unless something waits, or has not been emitted."""
+        if not (self._waiting or self._jobs):
+            super().on_completed()

@@ -174,6 +174,22 @@ def test_thousands_of_items_at_once_do_not_pile_up() -> None:
     assert seen == list(range(5000))
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_last_work_may_end_while_its_item_is_emitted(in_order: bool) -> None:
+    source, work = Source[int](), Source[int]()
+    seen: list[int] = []
+
+    def end(number: int) -> None:
+        seen.append(number)
+        work.on_completed()
+
+    source.pipe(map_async(lambda _: work, 1, in_order=in_order)).subscribe(end, on_completed=lambda: seen.append(-1))
+    source.on_next(0)
+    source.on_completed()
+    work.on_next(1)
+    assert seen == [1, -1]
+
+
 def done(number: int) -> Observable[int]:
     return of(number)
 
