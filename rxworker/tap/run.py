@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol, TypeAlias, TypeVar
@@ -253,7 +254,8 @@ async def _again(feed: _Feed, log: EventLog, run_id: str) -> Beginning | None:
         raise
     if feed.time is not None:
         feed.time = loaded.records[-1].time  # the source has times: none is before the one before it
-    feed.skip = sum(each.covers for each in loaded.records if not isinstance(each.event, OWN))
+    for each in loaded.records:
+        feed.skip[each.path] += 0 if isinstance(each.event, OWN) else each.covers
     row = replace(info.row, recoveries=info.row.recoveries + 1)
     recover = events.RunRecover(claim.epoch, claim.owner, "its tap was started again")
     return Beginning((recover,), TurnScope(), stored=LoggedRun(log, row, claim, loaded))
@@ -323,7 +325,8 @@ class _Feed:
     """What a source reports, event by event.
 
     Attributes:
-        skip: How many events are stored already.
+        skip: How many events of each path are stored already: of a source of several files, such as those of a
+            session and its sub-agents, the events of one path alone have the same order each time.
         time: The time of the last event; ``None``: now.
         is_followed: Whether the run reads it; from then on it is left when the run ends.
         leaving: Leaves the source of a run that has ended before.
@@ -332,7 +335,7 @@ class _Feed:
     leaving: asyncio.Task[None]
 
     def __init__(self, batches: AsyncGenerator[list[Tapped], None]) -> None:
-        self.skip = 0
+        self.skip = Counter[tuple[str, ...]]()
         self.is_followed = False
         self._limit: events.LimitReached | None = None  # that the source has reported last
         self._batches = batches
@@ -393,7 +396,7 @@ class _Feed:
         deltas: list[Event] = []
         for each in batch:
             event = each.event
-            if event.__class__ in MERGEABLE and not (self.skip or each.path or each.time):
+            if event.__class__ in MERGEABLE and not (each.path or each.time or self.skip[()] > 0):
                 deltas.append(event)
                 continue
             self._emit_deltas(deltas, emitter)
@@ -401,8 +404,8 @@ class _Feed:
             if isinstance(event, events.LimitReached) and not each.path:
                 self._limit = event
             turn = self._counted(each) if each.path else (0, 0)
-            if self.skip > 0:
-                self.skip -= not isinstance(event, OWN)
+            if self.skip[each.path] > 0:
+                self.skip[each.path] -= not isinstance(event, OWN)
             elif each.path:
                 inner = Record(0, "", *turn, self._now(), event, each.path[1:])
                 self._journal.relay(each.path[0], inner)

@@ -104,6 +104,60 @@ CLAUDE: list[dict[str, Any]] = [
 """Five runs: two that finish, one that is interrupted, one that fails, and one that goes on."""
 
 
+def told(call: str) -> str:
+    return f"<task-notification>\n<task-id>a</task-id>\n<tool-use-id>{call}</tool-use-id>\n</task-notification>"
+
+
+def delegate(second: float, name: str, call: str, prompt: str, **more: Any) -> dict[str, Any]:
+    return said(second, name, use(call, "Agent", prompt=prompt), "tool_use", **more)
+
+
+LAUNCHED = {"toolUseResult": {"isAsync": True, "status": "async_launched", "agentId": "a3"}}
+HANDED_BACK = {"toolUseResult": {"status": "completed", "agentId": "a1"}}
+FOLDER = f"{S}/subagents/agent-"
+AGENTS: dict[str, list[dict[str, Any]]] = {
+    f"{S}.jsonl": [
+        user(1, "Look at it"),
+        delegate(2, "m1", "t1", "Count"),
+        delegate(2.5, "m1", "t2", "Count"),
+        result(7, "t2", "Two.") | HANDED_BACK,
+        result(7.5, "t1", "One.") | HANDED_BACK,
+        said(8, "m2", text("Three in all."), "end_turn"),
+        user(10, "And further"),
+        delegate(11, "m3", "t3", "Wait"),
+        result(12, "t3", "Async agent launched") | LAUNCHED,
+        said(13, "m4", text("It waits."), "end_turn"),
+        user(14, "Meanwhile?"),
+        said(15, "m5", text("Nothing."), "end_turn"),
+        user(22, told("t3")),
+        said(23, "m6", text("It is over."), "end_turn"),
+    ],
+    f"{FOLDER}a1.meta.json": [{"agentType": "general-purpose", "toolUseId": "t1"}],
+    f"{FOLDER}a1.jsonl": [
+        user(3, "Count", **INSIDE),
+        delegate(4, "i1", "t4", "Deeper", **INSIDE),
+        result(6, "t4", "So.") | INSIDE | HANDED_BACK,
+        said(6.5, "i2", text("One."), "end_turn", **INSIDE),
+    ],
+    f"{FOLDER}a2.meta.json": [{"agentType": "general-purpose", "toolUseId": "t2"}],
+    f"{FOLDER}a2.jsonl": [
+        user(3.1, "Count", **INSIDE),
+        said(4.1, "i3", use("t5", "Bash", command="wc"), "tool_use", **INSIDE),
+        result(4.2, "t5", "2") | INSIDE,
+        said(6.1, "i4", text("Two."), "end_turn", **INSIDE),
+    ],
+    f"{FOLDER}a4.meta.json": [{"agentType": "general-purpose", "toolUseId": "t4", "spawnDepth": 2}],
+    f"{FOLDER}a4.jsonl": [user(5, "Deeper", **INSIDE), said(5.5, "i5", text("So."), "end_turn", **INSIDE)],
+    f"{FOLDER}a3.meta.json": [{"agentType": "general-purpose", "toolUseId": "t3"}],
+    f"{FOLDER}a3.jsonl": [user(12.5, "Wait", **INSIDE), said(21, "i6", text("Over."), "end_turn", **INSIDE)],
+}
+"""The files of a session, in the shape in which Claude Code 2.1 writes them.
+
+Four runs: one with two sub-agents side by side, of which one has begun another; one with a sub-agent in the background,
+which goes on while the next one begins and ends; that one; and one that the end of that sub-agent has begun.
+"""
+
+
 def codex(second: float, kind: str, **payload: Any) -> dict[str, Any]:
     """A line of Codex."""
     return {"timestamp": at(second), "type": kind, "payload": payload}

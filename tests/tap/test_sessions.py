@@ -9,7 +9,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +19,21 @@ import pytest
 import reactivex
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import AttemptRetract, AttemptStart, Custom, Record, RunRecover, RunStart, Usage
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Custom,
+    Record,
+    RunRecover,
+    RunStart,
+    RunStop,
+    TextDelta,
+    Usage,
+)
+from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, Replica, SQLiteLog
 from rxworker.tap import Tapped, tap_each
+from rxworker.tap.builder import OWN
 from rxworker.tap.sources import ClaudeCode, Codex, session_files
 from rxworker.tap.sources.sessions import time_of
 from rxworker.testing.lint import lint
@@ -191,7 +203,114 @@ def test_a_result_between_two_parts_of_a_response_counts_its_tokens_once() -> No
     assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (0, 2)]
     items[2] = sessions.user(3, "x", isSidechain=True)  # or a sub-agent has begun
     usages = [each.event for each in feed(ClaudeCode(), items) if isinstance(each.event, Usage)]
-    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (0, 2)]
+    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(123, 2), (123, 4)]
+
+
+def in_order(chance: random.Random | None = None) -> list[tuple[str, str]]:
+    """The lines of a session with sub-agents by their times, or in another order, in which files are seconds late."""
+    left = {
+        path: [(time_of(each.get("timestamp")) or 0.0, json.dumps(each)) for each in given]
+        for path, given in sessions.AGENTS.items()
+    }
+    found: list[tuple[str, str]] = []
+    while left:
+        first = min(given[0][0] for given in left.values())
+        ready = [path for path, given in left.items() if given[0][0] <= first + (6 if first and chance else 0)]
+        path = chance.choice(ready) if chance else ready[0]
+        found.append((path, left[path].pop(0)[1]))
+        if not left[path]:
+            del left[path]
+    return found
+
+
+def by_path(events: Sequence[Tapped]) -> dict[tuple[str, ...], list[Any]]:
+    """The events of each path of each run. The end of a run has the time of what has ended it."""
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for each in events:
+        time = None if isinstance(each.event, RunStop) else each.time
+        found.setdefault((each.run, *each.path), []).append((each.event, time))
+    return found
+
+
+def fed(items: Iterable[tuple[str, str]]) -> list[Tapped]:
+    mapper = ClaudeCode()
+    return [each for item in items for each in mapper.feed(item)]
+
+
+WHOLE = fed(in_order())
+ORDERS = [pytest.param(n, id=f"order-{n}") for n in range(200 if IS_WHOLE else 20)]
+
+
+def test_a_sub_agent_with_a_file_is_inside_its_call() -> None:
+    paths = {(each.run[5:9], *each.path) for each in WHOLE}
+    runs = [("0001",), ("0010",), ("0014",), ("0022",)]
+    assert paths == {*runs, ("0001", "t1"), ("0001", "t2"), ("0001", "t1", "t4"), ("0010", "t3")}
+    ends = [(each.run[5:9], *each.path) for each in WHOLE if isinstance(each.event, RunStop)]
+    assert ends[-4:] == [("0014",), ("0010", "t3"), ("0010",), ("0022",)]
+    texts = {each.path: each.event.text for each in WHOLE if isinstance(each.event, TextDelta) and each.path}
+    assert texts == {("t1",): "One.", ("t2",): "Two.", ("t1", "t4"): "So.", ("t3",): "Over."}
+
+
+@pytest.mark.parametrize("seed", ORDERS)
+async def test_sub_agents_are_inside_their_calls_in_whatever_order_their_files_are_read(seed: int) -> None:
+    events = fed(in_order(random.Random(seed)))
+    assert by_path(events) == by_path(WHOLE)
+    log = MemoryLog()
+    await tap_each(reactivex.from_iterable(events), log=log).ended()
+    records = await records_of(log)
+    assert {run: lint(each) for run, each in records.items()} == {each.run: [] for each in WHOLE}
+
+
+@pytest.mark.parametrize("seed", ORDERS)
+async def test_a_session_with_sub_agents_is_read_again_without_a_double(seed: int, log: MemoryLog) -> None:
+    """The tap is ended at a place of the one order, and begun again in another one."""
+    chance = random.Random(seed)
+    first, second = in_order(chance), in_order(chance)
+    feed = reactivex.Subject[tuple[str, str]]()
+    async with tap_each(feed, ClaudeCode(), log=log):
+        for item in first[: chance.randrange(4, len(first))]:
+            feed.on_next(item)
+        for _ in range(200):
+            await asyncio.sleep(0)
+    each = tap_each(reactivex.from_iterable(second), ClaudeCode(), log=log)
+    await each.ended()
+    tapped = [
+        Tapped(part.event, part.path, None, run)
+        for run, records in (await records_of(log)).items()
+        for record in records
+        for part in expand(record)
+        if not isinstance(part.event, OWN)
+    ]
+    assert kinds_of(tapped) == kinds_of(WHOLE)
+
+
+def kinds_of(events: Sequence[Tapped]) -> dict[tuple[str, ...], list[str]]:
+    return {name: [type(event).__name__ for event, _ in some] for name, some in by_path(events).items()}
+
+
+def test_a_sub_agent_without_an_end_does_not_keep_its_run_open() -> None:
+    more = [sessions.user(24, "More"), sessions.said(25, "m7", sessions.text("Yes."), "end_turn")]
+    given = [item for item in in_order() if "Over." not in item[1]]  # it was killed
+    events = fed([*given, *((f"{sessions.S}.jsonl", line) for line in sessions.lines(more))])
+    ends = [(each.run[5:9], *each.path) for each in events if isinstance(each.event, RunStop)]
+    assert ends[-4:] == [("0022",), ("0010", "t3"), ("0010",), ("0024",)]
+
+
+async def test_the_files_of_a_session_come_by_their_times(tmp_path: Path) -> None:
+    for path, given in sessions.AGENTS.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        end = "" if path.endswith("meta.json") else "\n"
+        (tmp_path / path).write_text("\n".join(sessions.lines(given)) + end)
+    source = session_files(tmp_path)
+    async with asyncio.timeout(10):
+        found = [await anext(source) for _ in in_order()]
+    times = [json.loads(line).get("timestamp", "") for _, line in found]
+    assert times == sorted(times)
+    about = tmp_path / f"{sessions.FOLDER}a1.meta.json"
+    (tmp_path / "new").write_text('{"finished":true}')
+    (tmp_path / "new").rename(about)
+    assert await take(source, 1) == ['{"finished":true}']
+    await source.aclose()
 
 
 @each_case

@@ -29,8 +29,12 @@ from claude_agent_sdk import (  # noqa: E402 - after the environment
     query,
 )
 
+from rxworker.events import TextDelta  # noqa: E402
+from rxworker.log import MemoryLog  # noqa: E402
+from rxworker.log.format import records_of  # noqa: E402
 from rxworker.run.run import end_of  # noqa: E402
 from rxworker.tap import tap as make_run  # noqa: E402
+from rxworker.tap import tap_each  # noqa: E402
 from rxworker.tap.sources import ClaudeAgent, ClaudeCode, session_files  # noqa: E402
 from rxworker.testing import ReplayServer, ServedResponse, call, say, think  # noqa: E402
 from tests.tap.kit import Figures, Recorder, figures_of, main  # noqa: E402
@@ -168,7 +172,10 @@ async def limited(tap: Recorder) -> Figures:
 
 
 async def delegated(tap: Recorder) -> Figures:
-    """A sub-agent, which newer versions run in the background, and the turn that follows its end."""
+    """A sub-agent, which newer versions run in the background, and the turn that follows its end.
+
+    It has a file of its own, which is inside the call as well.
+    """
     folder = tempfile.mkdtemp(prefix="claude-")
 
     def answer(received: Any) -> Any:
@@ -185,6 +192,13 @@ async def delegated(tap: Recorder) -> Figures:
     inside = [each for each in messages if isinstance(each, AssistantMessage) and each.parent_tool_use_id]
     assert "".join(block.text for each in inside for block in each.content if isinstance(block, TextBlock)) == "Three."
     own = figures(messages, "finished")
+    log = MemoryLog()
+    await tap_each(session_files(Path(folder) / "projects", follow=False), ClaudeCode(), log=log).ended()
+    runs = [records_of([entry async for entry in log.read(info.run_id)], info.run_id) for info in await log.list()]
+    events = [(each.path, each.event) for each in chain(*runs)]
+    found = {path: event.text for path, event in events if isinstance(event, TextDelta) and path}
+    assert found == {(inside[0].parent_tool_use_id,): "Three."}, found
+    assert sum(info.row.input_tokens for info in await log.list()) == own["input"]
     del own["output"]  # it is partial
     return own
 

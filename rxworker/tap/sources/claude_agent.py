@@ -16,7 +16,7 @@ from rxworker.messages.message import Input
 from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.claude_code import Thread
+from rxworker.tap.sources.claude_thread import Thread
 from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import kind_of, member, members, object_of, stop_of, text, text_of
 
@@ -145,7 +145,7 @@ class ClaudeAgent(RunMapper):
         elif kind == "content_block_start" and member(event, "content_block.type") == "tool_use":
             call = text(event, "content_block.id")
             run.call(call, text(event, "content_block.name"))
-            agent.calls[call] = ""
+            agent.calls.add(call)
         elif kind == "content_block_delta":
             run.text(text(delta, "text"), key)
             run.thinking(text(delta, "thinking"), key)

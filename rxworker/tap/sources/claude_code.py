@@ -2,24 +2,25 @@
 
 Theory of operation. A line is a message, or a part of one: each block of a response has a line of its own, with the id
 and the usage of the response. So a response is what has one id. Every prompt begins a run, and the end of a turn, an
-interrupt or the next prompt ends it. All events of a run come from one file, so that they are the same ones whenever
-the files are read again. A sub-agent with a file of its own, which may go on after its call has ended, is a run of its
-own in the conversation of its session; one within the file of the session (older versions) is a run inside its call.
+interrupt or the next prompt ends it. The file of a sub-agent is ``<session>/subagents/agent-<id>.jsonl``; what is known
+of it, with the call that has begun it, is in ``agent-<id>.meta.json``, which is written before. Older versions have no
+such file: the prompt of a sub-agent is that of its call. One whose call is not found is a run of its own in the
+conversation of its session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import defaultdict
 from pathlib import Path
 
-from msgspec import Struct, field
-
 from rxworker.messages import JsonObject, Message
-from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
-from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.sessions import Session, SessionMapper, labels_of
-from rxworker.tap.sources.values import json_of, kind_of, member, members, object_of, stop_of, text, text_of
+from rxworker.tap.sources.claude_session import Call, Calls, ClaudeSession
+from rxworker.tap.sources.claude_thread import Thread
+from rxworker.tap.sources.session_files import ABOUT
+from rxworker.tap.sources.sessions import SessionMapper, labels_of
+from rxworker.tap.sources.values import member, members, object_of, stop_of, text, text_of
 
 AGENT = "agent-"
 """The beginning of the name of the file of a sub-agent."""
@@ -29,87 +30,17 @@ COMMANDS = ("<command-name>", "<command-message>", "<local-command-", "<bash-")
 SYNTHETIC = "<synthetic>"
 """The model of messages that no model has written."""
 ENDS = ("end_turn", "stop_sequence", "max_tokens", "refusal")
+NOTIFIED = re.compile(r"<task-notification>.*?<tool-use-id>(.*?)</tool-use-id>", re.DOTALL)
+"""Finds the call of a sub-agent in the background that is over."""
 
 
-class Thread(Struct):
-    """What writes responses one after the other: a run, or a sub-agent inside a call.
-
-    Attributes:
-        run: Its builder.
-        response: The id of its last response.
-        usage: What that took.
-        counted: The part of it that another response of the run has.
-        is_whole: Whether the response has ended.
-        calls: The prompts of its calls without a result, by their ids: sub-agents are found by them.
-    """
-
-    run: RunBuilder
-    response: str = ""
-    usage: Usage | None = None
-    counted: Usage | None = None
-    is_whole: bool = True
-    calls: dict[str, str] = {}
-
-    def take_results(self, results: Sequence[object]) -> None:
-        """Take the results of calls; those of other calls are left out."""
-        for each in results:
-            name = text(each, "tool_use_id")
-            if name in self.calls and self.run.status != "over":
-                del self.calls[name]
-                self.run.tool_stop(name, text_of(member(each, "content")), is_error=member(each, "is_error") is True)
-                self.is_whole = True
-
-    def take_response(self, name: str, model: str, blocks: Sequence[object] = (), usage: Usage | None = None) -> None:
-        """Take blocks of a response, and what it took so far."""
-        run, known = self.run, self.usage if self.response == name else None
-        if self.response != name or self.is_whole:  # or the result of a call came between two of its parts
-            run.request(model, "anthropic", name, since=run.last)  # a file has the ends of its parts
-            self.counted = known
-        self.response, self.is_whole, self.usage = name, False, usage or known
-        for each in blocks:
-            kind = kind_of(each)
-            if kind == "text":
-                run.text(text(each, "text"), object())  # a block of its own
-            elif kind == "thinking":
-                run.thinking(text(each, "thinking"), object())
-            elif kind == "tool_use":
-                call, arguments = text(each, "id"), json_of(object_of(member(each, "input")))
-                run.call(call, text(each, "name"), arguments)
-                self.calls[call] = text(arguments.get("prompt"))
-        if usage is not None and usage != known:
-            run.usage(less(usage, self.counted))
-
-
-class _Session(Session):
-    """A session, or a sub-agent with a file of its own.
-
-    Attributes:
-        is_agent: Whether it is such a sub-agent.
-        main: What runs.
-        inside: The sub-agents in the file of the session, by their calls.
-        roots: The calls of the lines of sub-agents, by the ids of the lines.
-        notes: Messages of the program since the last run, with which it may go on by itself.
-    """
-
-    is_agent: bool = False
-    main: Thread = field(default_factory=lambda: Thread(RunBuilder()))
-    inside: dict[str, Thread] = field(default_factory=dict[str, Thread])
-    roots: dict[str, str] = field(default_factory=dict[str, str])
-    notes: list[Message] = field(default_factory=list[Message])
-
-    def proceed(self, line: JsonObject, *given: Message) -> None:
-        """Begin another run."""
-        self.begin(str(line.get("uuid"))[:8], *given)
-        self.main, self.notes, self.inside, self.roots = Thread(self.run), [], {}, {}
-
-
-class ClaudeCode(SessionMapper[_Session]):
+class ClaudeCode(SessionMapper[ClaudeSession]):
     """Makes runs of the lines of `session_files`: a mapper for `rxworker.tap.tap_each`.
 
-    Each prompt is a run, named by the session and the prompt; a sub-agent with a file of its own is one, too. They have
-    the session as their ``conversation``, and the name of the folder as their ``project``. Costs are those of the table
-    of models. Not in the files: the system prompt, the parts of a response as they are written, the service, and how
-    long a call waited for a permission within the time of its tool.
+    Each prompt is a run, named by the session and the prompt. A sub-agent is inside its call, and the run goes on until
+    its sub-agents have ended. Runs have the session as their ``conversation``, and the name of the folder as their
+    ``project``. Costs are those of the table of models. Not in the files: the system prompt, the parts of a response as
+    they are written, the service, and how long a call waited for a permission within the time of its tool.
 
     Args:
         name: The name of the program in lists.
@@ -129,17 +60,33 @@ class ClaudeCode(SessionMapper[_Session]):
     NAME = "claude-code"
     FOLDER = "~/.claude/projects"
 
-    def _session(self, path: str, line: JsonObject) -> _Session | None:
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._calls = defaultdict[str, Calls](Calls)
+        self._about: dict[str, str] = {}  # the calls of sub-agents, by the paths of their files without an ending
+
+    def _session(self, path: str, line: JsonObject) -> ClaudeSession | None:
+        if path.endswith(ABOUT):
+            self._about[path.removesuffix(ABOUT)] = text(line, "toolUseId")
         if line.get("type") not in ("user", "assistant", "system"):
             return None
         file = Path(path).stem
         name, is_agent = str(line.get("sessionId") or file), file.startswith(AGENT)
-        key = f"{name}-{file}" if is_agent else name
-        if key not in self._sessions:
-            self._sessions[key] = _Session(self._name, key, labels_of(name, line.get("cwd")), is_agent=is_agent)
+        key, calls = f"{name}-{file}" if is_agent else name, self._calls[name]
+        session = self._sessions.get(key)
+        if session is None:
+            call = is_agent and (self._about.get(path.removesuffix(".jsonl")) or calls.of(_given(line)))
+            session = self._new(key, labels_of(name, line.get("cwd")), calls, call or "", is_agent)
+        if not session.call or session.call in calls.made:
+            return session
+        calls.held.setdefault(session.call, []).append((session, line))
+        return None
+
+    def _new(self, key: str, labels: dict[str, str], calls: Calls, call: str, is_agent: bool) -> ClaudeSession:
+        self._sessions[key] = ClaudeSession(self._name, key, labels, calls=calls, call=call, is_agent=is_agent)
         return self._sessions[key]
 
-    def _take(self, session: _Session, line: JsonObject) -> None:
+    def _take(self, session: ClaudeSession, line: JsonObject) -> None:
         if line.get("isSidechain") is True and not session.is_agent:
             self._inside(session, line)
         elif line["type"] == "user":
@@ -147,35 +94,40 @@ class ClaudeCode(SessionMapper[_Session]):
         elif line["type"] == "assistant":
             self._assistant(session, line)
         elif session.run.status == "running":
-            self._system(session.main, line)
+            self._system(session, line)
 
-    def _user(self, session: _Session, line: JsonObject) -> None:
-        given, run = text_of(member(line, "message.content")), session.run
+    def _user(self, session: ClaudeSession, line: JsonObject) -> None:
+        given, run = _given(line), session.run
         message = Message.user(given)
         if results := _blocks(line, "tool_result"):
             session.main.take_results(results)
+            calls = [text(each, "tool_use_id") for each in results]
+            is_launched = member(line, "toolUseResult.status") == "async_launched"
+            session.wait(calls) if member(line, "toolUseResult.agentId") else None
+            session.report([] if is_launched else calls)
         elif given.startswith(INTERRUPTED):
-            run.abort("it was interrupted by the user", "cancel") if run.status == "running" else None
+            session.abort("it was interrupted by the user", "cancel") if run.status == "running" else None
         elif line.get("isCompactSummary") is True:
             session.earlier.replace(message)
         elif line.get("forkedFrom"):  # a copy of what another session has
             session.earlier.add(message)
         elif line.get("isMeta") is not True and not given.startswith(COMMANDS):
             session.proceed(line, message)
+            session.report(NOTIFIED.findall(given))
         elif run.status == "running":
             run.add(message)
         else:
             session.notes.append(message)
 
-    def _assistant(self, session: _Session, line: JsonObject) -> None:
-        said, stop = text_of(member(line, "message.content")), member(line, "message.stop_reason")
+    def _assistant(self, session: ClaudeSession, line: JsonObject) -> None:
+        said, stop = _given(line), member(line, "message.stop_reason")
         if line.get("isApiErrorMessage") is True:
             if session.run.status == "running":
                 session.run.fail(said, text(line, "error") or None)
-                session.run.abort(said)
+                session.abort(said)
             return
         is_last = session.main.response == member(line, "message.id")
-        if (is_last and session.run.status == "over") or member(line, "message.model") == SYNTHETIC:
+        if (is_last and session.run.status != "running") or member(line, "message.model") == SYNTHETIC:
             return
         is_copy = bool(line.get("forkedFrom"))
         if not is_copy and session.run.status != "running":  # the program goes on by itself
@@ -184,38 +136,40 @@ class ClaudeCode(SessionMapper[_Session]):
         if is_copy:
             return
         _response(session.main, line)
+        for each in _blocks(line, "tool_use"):
+            if prompt := text(each, "input.prompt"):
+                name = text(each, "id")
+                session.calls.made[name] = Call(name, prompt, session.run, session.whole)
+                for agent, held in session.calls.held.pop(name, ()):
+                    self._read(agent, held)
+                    session.ended += agent.take()
         if stop in ENDS and len(_blocks(line, "thinking")) < len(members(line, "message.content")):
             session.run.respond(stop_of(stop))
-            session.run.end()
+            session.end()
 
-    def _system(self, thread: Thread, line: JsonObject) -> None:
+    def _system(self, session: ClaudeSession, line: JsonObject) -> None:
         if line.get("subtype") == "api_error":
-            thread.run.retract(text(line, "error.formatted") or text(line, "error.message") or "error")
-            thread.response = ""
+            session.run.retract(text(line, "error.formatted") or text(line, "error.message") or "error")
+            session.main.response = ""
         elif line.get("subtype") == "compact_boundary":
-            thread.run.custom("claude_code.compact", object_of(line.get("compactMetadata")))
+            session.run.custom("claude_code.compact", object_of(line.get("compactMetadata")))
         elif line.get("subtype") == "turn_duration":
-            thread.run.end()
+            session.end()
 
-    def _inside(self, session: _Session, line: JsonObject) -> None:
-        """A line of a sub-agent in the file of the session."""
-        main = session.main
-        if main.run.status != "running" or not main.calls:
+    def _inside(self, session: ClaudeSession, line: JsonObject) -> None:
+        """A line of a sub-agent in the file of the session: its first one has the prompt of its call."""
+        call = session.roots.get(text(line, "parentUuid")) or session.calls.of(_given(line))
+        if call not in session.calls.made:
             return
-        given = text_of(member(line, "message.content"))
-        call = session.roots.get(text(line.get("parentUuid")), "")
-        if call not in main.calls:  # its first line: it has the prompt of its call
-            free = [name for name in main.calls if name not in session.inside] or [*main.calls]
-            call = next((name for name in free if main.calls[name] == given), free[-1])
-        session.roots[text(line.get("uuid"))] = call
-        run, main.is_whole = main.run.inside(call), True
-        thread = session.inside.setdefault(call, Thread(run))
-        if results := _blocks(line, "tool_result"):
-            thread.take_results(results)
-        elif line["type"] == "assistant":
-            _response(thread, line)
-        elif line["type"] == "user":
-            run.start(given)
+        session.roots[text(line, "uuid")] = call
+        key = f"{session.key}-{call}"
+        agent = self._sessions.get(key) or self._new(key, session.labels, session.calls, call, is_agent=True)
+        self._read(agent, line)
+        session.ended += agent.take()
+
+
+def _given(line: JsonObject) -> str:
+    return text_of(member(line, "message.content"))
 
 
 def _blocks(line: JsonObject, kind: str) -> list[object]:

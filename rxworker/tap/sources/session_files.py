@@ -2,19 +2,28 @@
 
 Theory of operation. The folder is watched before it is read, so that nothing is missed in between. Of each file the
 reader knows how far it has read. A file that has become shorter, or is another one of the same name, is read again from
-its beginning, without the lines that it has given already. Requires the extra ``tap``.
+its beginning, without the lines that it has given already. The files of the sub-agents of a session, and what is known
+of each of them, lie in a folder beside that of the session: what is new in all of them comes in the order of its times.
+Requires the extra ``tap``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 
 from rxworker.errors import ConfigurationError
 
-ENDING = ".jsonl"
+ABOUT = ".meta.json"
+"""The ending of the name of a file with what is known of a sub-agent: one value, which is replaced."""
+ENDINGS = (".jsonl", ABOUT)
+TIME = re.compile(r'"timestamp": ?"([^"]*)"')
 CHUNK = 1 << 18
 """How many bytes are read at once."""
 
@@ -26,6 +35,7 @@ class _File:
         self._path = path
         self._inode = self._offset = 0
         self._rest = b""
+        self._end = b"\n" if path.name.endswith(ABOUT) else b""
         self._given: set[int] = set()
 
     def lines(self) -> Iterator[str]:
@@ -41,12 +51,20 @@ class _File:
             file.seek(self._offset)
             while data := file.read(CHUNK):
                 self._offset += len(data)
-                *lines, self._rest = (self._rest + data).split(b"\n")
+                *lines, self._rest = (self._rest + data + self._end).split(b"\n")
                 for line in lines:
                     key = hash(line)
                     if line.strip() and key not in self._given:
                         self._given.add(key)
                         yield line.decode(errors="replace")
+
+    def timed(self) -> Iterator[tuple[str, str, str]]:
+        """The lines that are new, with the time of each, or of the one before, and the path."""
+        time = ""
+        for line in self.lines():
+            found = TIME.search(line)
+            time = found[1] if found else time
+            yield time, str(self._path), line
 
 
 async def session_files(
@@ -59,7 +77,7 @@ async def session_files(
 
     Args:
         folder: The folder, such as ``~/.claude/projects`` or ``~/.codex/sessions``.
-        since: Files that were changed before are left out until they change; in seconds since the epoch.
+        since: Sessions that were changed before are left out until they change; in seconds since the epoch.
         follow: Whether to wait for what is appended.
 
     Raises:
@@ -79,29 +97,41 @@ async def session_files(
     if not root.is_dir():
         raise ConfigurationError(f"there is no folder {str(root)!r}: give the folder of the session files")
     files: dict[str, _File] = {}
+    times = itemgetter(0)
     async with aclosing(_changes(root, follow)) as changes:
         changed = asyncio.ensure_future(anext(changes, None))
         try:
             await asyncio.sleep(0)  # from here on it is watched
-            paths = [str(path) for moment, path in sorted(_found(root)) if since is None or moment >= since]
+            sessions = _by_session(sorted(_found(root)), since)
             while True:
-                for path in paths:
-                    for line in files.setdefault(path, _File(Path(path))).lines():
+                for paths in sessions:
+                    new = [files.setdefault(str(path), _File(path)).timed() for path in paths]
+                    for _, path, line in merge(*new, key=times):
                         yield path, line
                 found = await changed
                 if found is None:
                     return
-                paths = found
+                sessions = _by_session([(0.0, Path(path)) for path in found])
                 changed = asyncio.ensure_future(anext(changes, None))
         finally:
             changed.cancel()
             await asyncio.wait([changed])
 
 
+def _by_session(files: list[tuple[float, Path]], since: float | None = None) -> list[list[Path]]:
+    """The files of each session, of which one has changed since then, in their order."""
+    sessions = defaultdict[Path, list[tuple[float, Path]]](list)
+    for moment, path in files:
+        is_inside = path.parent.name == "subagents"
+        sessions[path.parent.parent if is_inside else path.with_suffix("")].append((moment, path))
+    return [[path for _, path in found] for found in sessions.values() if since is None or max(found)[0] >= since]
+
+
 def _found(root: Path) -> Iterator[tuple[float, Path]]:
-    for path in root.rglob(f"*{ENDING}"):
+    for path in root.rglob("*.json*"):
         with suppress(OSError):  # it was deleted
-            yield path.stat().st_mtime, path
+            if path.name.endswith(ENDINGS):
+                yield path.stat().st_mtime, path
 
 
 async def _changes(root: Path, follow: bool) -> AsyncGenerator[list[str], None]:
@@ -113,7 +143,7 @@ async def _changes(root: Path, follow: bool) -> AsyncGenerator[list[str], None]:
         what = "following session files needs an extra: pip install '/path/to/the/checkout[tap]', or give follow=False"
         raise ConfigurationError(what) from error
     async for found in awatch(root, watch_filter=None, debounce=200, step=20):
-        paths = {path for _, path in found if path.endswith(ENDING)}
+        paths = {path for _, path in found if path.endswith(ENDINGS)}
         for _, path in found:  # what was written into a new folder before it was watched
             paths.update(str(each) for _, each in _found(Path(path)))
         yield sorted(paths)

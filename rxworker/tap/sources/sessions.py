@@ -82,13 +82,14 @@ class Session(Struct):
     earlier: Earlier = field(default_factory=Earlier)
     ended: list[Tapped] = []
 
-    def begin(self, name: str, *given: Message) -> None:
-        """Begin another run, which ends the one before it."""
+    def begin(self, name: str, *given: Message, inside: RunBuilder | None = None) -> None:
+        """Begin another run, which ends the one before it; by default one that is not inside a call."""
         self.run.end()
         self.ended += self.run.take()
-        time, self.run = self.run.time, RunBuilder(self.program, f"{self.key}-{name}")
+        time, self.run = self.run.time, inside or RunBuilder(self.program, f"{self.key}-{name}")
         self.run.time = time
-        self.run.start(given or None, before=self.earlier.conversation(), labels=self.labels)
+        labels = None if inside else self.labels
+        self.run.start(given or None, before=self.earlier.conversation(), labels=labels)
         for message in given:
             self.earlier.add(message)
 
@@ -138,9 +139,12 @@ class SessionMapper(ABC, Generic[S]):
         session = self._session(path, line)
         if session is None:
             return ()
+        self._read(session, line)
+        return session.take()
+
+    def _read(self, session: S, line: JsonObject) -> None:
         session.run.time = time_of(line.get("timestamp"))
         self._take(session, line)
-        return session.take()
 
     def finish(self, error: Exception | None = None, /) -> Sequence[Tapped]:  # noqa: ARG002 - as a mapper has it
         """Nothing: a session has no end."""
