@@ -314,10 +314,10 @@ async def _replay(log: EventLog, run_id: str, speed: float = 1.0) -> None:
 
 async def _diff(log: EventLog, run_id: str, other: str) -> None:
     diff = await diff_runs(log, run_id, other)
-    for each in (diff.a, diff.b):
+    for run, each in ((run_id, diff.a), (other, diff.b)):
         cost = "" if each.cost is None else f", {money(each.cost)}"
         write_line(
-            f"{each.run_id:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
+            f"{run:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
             f"{each.input_tokens:,} tokens in, {each.output_tokens:,} out{cost}"
         )
     if diff.is_equal:

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import Observable
 
 from rxworker.decisions import Approve, StoredDecision
 from rxworker.errors import (
@@ -67,7 +67,7 @@ from rxworker.log.values import (
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.settings import check_number, check_type, checks_arguments
-from rxworker.operators.kernel import Call, Unstaged
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.results import to_content
 
 S = TypeVar("S")
@@ -650,22 +650,13 @@ class EventLog(Store):
             finished
         """
 
-        def subscribe(observer: abc.ObserverBase[RunInfo], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            task = asyncio.get_running_loop().create_task(self._push_changes(observer, every))
-            return Call(task.cancel)
-
-        return Unstaged(subscribe)
-
-    async def _push_changes(self, observer: abc.ObserverBase[RunInfo], every: float) -> None:
-        try:
+        async def emit(emitter: Emitter[RunInfo]) -> None:
             async with aclosing(self.changes(limit=None, every=every)) as changes:
                 async for infos in changes:
                     for info in infos:
-                        observer.on_next(info)
-        except RxWorkerError as error:
-            observer.on_error(error)
-        else:
-            observer.on_completed()
+                        emitter.emit(info)
+
+        return CoroutineObservable(emit, set())
 
     def runs(self, *, since: float | None = None, where: Where | None = None) -> Observable[StoredRun]:
         """The runs of the log as one observable.

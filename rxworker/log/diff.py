@@ -34,11 +34,9 @@ from rxworker.events.pause import NAMES_A_CALL
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
-from rxworker.log.values import CONVERSATION, RunRow, with_figures
+from rxworker.log.values import CONVERSATION, RunRow
 from rxworker.messages import Message
-from rxworker.messages.settings import shared_fields
-from rxworker.state import RunState, fold_run
-from rxworker.state.run_state import RunStatus
+from rxworker.state import fold_run
 
 _NOT_COMPARED = frozenset({Ping, Fork, RunRecover, RunRequeue, HandOver, CommandTaken, LoopHold, WatcherDetach, Gap})
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
@@ -47,28 +45,6 @@ _RANDOM = frozenset(
     {"began", "delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after",
      "seconds", "signature", "traceparent"}
 )  # fmt: skip
-
-
-class RunTotals(Struct, frozen=True):
-    """A run in numbers.
-
-    Attributes:
-        run_id: Its id.
-        status: Its status.
-        turns: How many turns have started.
-        tool_calls: How many tools were started, with those of the runs inside.
-        input_tokens: The tokens that the model has read.
-        output_tokens: The tokens that the model has written.
-        cost: The cost of the tokens whose prices are known; ``None`` if none are.
-    """
-
-    run_id: str
-    status: RunStatus
-    turns: int
-    tool_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
 
 
 class MessageDiff(Struct, frozen=True):
@@ -96,16 +72,16 @@ class RunDiff(Struct, frozen=True):
         first_a: The first record of the first run that is not equal; ``None`` if it has no more records.
         first_b: The first record of the second run that is not equal; ``None`` if it has no more records.
         messages: The differences of their conversations, in order.
-        a: The first run in numbers.
-        b: The second run in numbers.
+        a: What a list shows of the first run, with its figures.
+        b: What a list shows of the second run.
     """
 
     common: int
     first_a: Record | None
     first_b: Record | None
     messages: tuple[MessageDiff, ...]
-    a: RunTotals
-    b: RunTotals
+    a: RunRow
+    b: RunRow
 
     @property
     def is_equal(self) -> bool:
@@ -149,15 +125,9 @@ async def diff_runs(log: EventLog, a: str, b: str) -> RunDiff:
         if first_a is None or first_b is None or _record_key(first_a, ids_a) != _record_key(first_b, ids_b):
             break
         common, first_a, first_b = first_a.seq, None, None
-    state_a, state_b = fold_run(of_a), fold_run(of_b)
-    return RunDiff(
-        common,
-        first_a,
-        first_b,
-        diff_messages(state_a.conversation.messages, state_b.conversation.messages),
-        _totals(a, state_a),
-        _totals(b, state_b),
-    )
+    messages_a, messages_b = (fold_run(each).conversation.messages for each in (of_a, of_b))
+    messages = diff_messages(messages_a, messages_b)
+    return RunDiff(common, first_a, first_b, messages, (await log.existing(a)).row, (await log.existing(b)).row)
 
 
 def diff_messages(a: tuple[Message, ...], b: tuple[Message, ...]) -> tuple[MessageDiff, ...]:
@@ -186,12 +156,6 @@ def message_keys(messages: Iterable[Message]) -> list[str]:
 
 async def _stored(log: EventLog, run_id: str) -> list[Record]:
     return list(records_of([entry async for entry in log.read(run_id)], run_id))
-
-
-def _totals(run_id: str, state: RunState) -> RunTotals:
-    figures = shared_fields(with_figures(RunRow(), state), RunTotals)
-    figures.update(run_id=run_id, status=state.status)
-    return RunTotals(**figures)
 
 
 def _compared(records: Iterable[Record]) -> Iterator[Record]:

@@ -52,7 +52,7 @@ async def test_the_same_run_twice_has_no_difference_although_ids_and_times_diffe
     assert diff.messages == ()
     info = await log.existing(one)
     assert diff.common == info.last_seq
-    assert (diff.a.run_id, diff.b.run_id) == (one, other)
+    assert (diff.a, diff.b) == (info.row, (await log.existing(other)).row)
 
 
 async def test_arguments_are_compared_whatever_their_names(log: MemoryLog) -> None:
