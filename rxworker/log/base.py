@@ -39,7 +39,7 @@ from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
 from rxworker.log.format import Entry, entries_of, record_of, round_time
 from rxworker.log.kept import forget
 from rxworker.log.leases import LEASE, Heartbeat, Leases
-from rxworker.log.replay import replay
+from rxworker.log.replay import emitted, replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import ALL_RUNS, PAGE, Append, Codec, Encoding, Followers, Store, StoredRow, Waker
 from rxworker.log.values import (
@@ -67,7 +67,6 @@ from rxworker.log.values import (
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.settings import check_number, check_type, checks_arguments
-from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.results import to_content
 
 S = TypeVar("S")
@@ -650,13 +649,13 @@ class EventLog(Store):
             finished
         """
 
-        async def emit(emitter: Emitter[RunInfo]) -> None:
+        async def emit(push: Callable[[RunInfo], None]) -> None:
             async with aclosing(self.changes(limit=None, every=every)) as changes:
                 async for infos in changes:
                     for info in infos:
-                        emitter.emit(info)
+                        push(info)
 
-        return CoroutineObservable(emit, set())
+        return emitted(emit)
 
     def runs(self, *, since: float | None = None, where: Where | None = None) -> Observable[StoredRun]:
         """The runs of the log as one observable.

@@ -31,7 +31,7 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +47,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, LogError
 from rxworker.events import Fork, Record
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
-from rxworker.log.replay import keep_task, replay
+from rxworker.log.replay import emitted, keep_task, replay
 from rxworker.log.store import ALL_RUNS, PAGE, LogReader, StoredRow, Waker
 from rxworker.log.values import OPEN, RunInfo, is_storable
 from rxworker.messages.settings import check_plain
@@ -163,71 +163,49 @@ def stored_runs(log: LogReader, since: float | None, where: Where | None) -> Obs
     """The runs of a log; see `EventLog.runs`."""
     check_plain("runs(where)", where)
 
-    def subscribe(observer: abc.ObserverBase[StoredRun], _: Scheduler = None) -> abc.DisposableBase:
-        feed = _Feed(log, since or 0.0, where, observer)
-        feed.start(feed.follow())
-        return Call(feed.dispose)
+    async def emit(push: Callable[[StoredRun], None]) -> None:
+        feed = _Feed(log, since or 0.0, where, push)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await feed.follow(tasks)
+        except BaseExceptionGroup as failed:
+            if not log.is_closed:
+                raise failed.exceptions[0] from None
 
-    return Unstaged(subscribe)
+    return emitted(emit)
 
 
 @dataclass(eq=False)
-class _Feed(abc.DisposableBase):
+class _Feed:
     """One subscription."""
 
     _log: LogReader
     _since: float
     _where: Where | None
-    _observer: abc.ObserverBase[StoredRun]
+    _push: Callable[[StoredRun], None]
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
         # Of each run that was emitted; `None` of one that gets no more records but annotations.
         self._parts: dict[str, _Part | None] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._raised: BaseException | None = None
-        self._is_over = False
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        """Do a part of the work in a task."""
-        task = keep_task(self._guarded(work))
-        task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
-        self._tasks.append(task)
-
-    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            if error is self._raised:
-                raise
-            self._end(error)
-
-    def _end(self, error: Exception | None = None) -> None:
-        if self._is_over:
-            return
-        self.dispose()
-        if error is None or self._log.is_closed:
-            self._observer.on_completed()
-        else:
-            self._observer.on_error(error)
-
-    async def follow(self) -> None:
+    async def follow(self, tasks: asyncio.TaskGroup) -> None:
         """Emit the runs that have not ended, and then those that begin, until the log is closed."""
         going_on: list[RunInfo] = []
-        is_listed = False
+        reading: asyncio.Task[None] | None = None
         async with aclosing(self._log.changes(limit=0, every=EVERY)) as changes:
             async for infos in changes:
                 if not infos:  # it notes all changes from here on
-                    is_listed = True
                     for info in sorted(going_on, key=attrgetter("created")):
                         self._note(info)
-                    self.start(self._read_stored())
+                    reading = tasks.create_task(self._read_stored())
                 for info in infos:
-                    if is_listed:
+                    if reading is not None:
                         self._note(info)
                     elif info.status in OPEN:
                         going_on.append(info)
-        self._end()
+        if reading is not None:
+            reading.cancel()
 
     async def _read_stored(self) -> None:
         """Emit the stored runs, the oldest first.
@@ -257,8 +235,6 @@ class _Feed(abc.DisposableBase):
         Returns whether it was emitted.
         """
         run, after = info.run_id, 0
-        if self._is_over:
-            return False
         if info.status == "deleted":
             self._parts.pop(run, None)
             return False
@@ -275,19 +251,8 @@ class _Feed(abc.DisposableBase):
         until = None if info.status in OPEN else info.last_seq
         part = _Part(after, info.last_seq, until)
         self._parts[run] = None if _is_whole(info) else part
-        try:
-            self._observer.on_next(StoredRun(info, self._log, part, places))
-        except BaseException as error:
-            self._raised = error
-            self.dispose()
-            raise
+        self._push(StoredRun(info, self._log, part, places))
         return True
-
-    def dispose(self) -> None:
-        """Emit nothing any more."""
-        self._is_over = True
-        for task in self._tasks:
-            task.cancel()
 
 
 S = TypeVar("S")

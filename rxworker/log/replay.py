@@ -9,11 +9,11 @@ takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from reactivex import Observable, abc
 
@@ -21,8 +21,10 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import Custom, Record, RunAbort, RunPause, RunStop
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
-from rxworker.operators.kernel import Scheduler, SerialDisposable, Stage
+from rxworker.operators.kernel import Call, Scheduler, SerialDisposable, Stage, Unstaged
 from rxworker.transport.clock import loop_clock
+
+A = TypeVar("A")
 
 STEP = 0.0005
 """Seconds that a record may come early. Times are stored in milliseconds."""
@@ -198,6 +200,26 @@ def keep_task(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
     _tasks.add(task)
     task.add_done_callback(_ended)
     return task
+
+
+def emitted(work: Callable[[Callable[[A], None]], Awaitable[None]]) -> Observable[A]:
+    """An observable of the items that a coroutine function pushes; disposing a subscription cancels its task."""
+
+    def subscribe(observer: abc.ObserverBase[A], _: Scheduler = None) -> abc.DisposableBase:
+        async def emit() -> None:
+            try:
+                await work(observer.on_next)
+            except Exception as error:
+                if task.cancelling():  # the observer has raised it, which has ended the subscription
+                    raise
+                observer.on_error(error)
+            else:
+                observer.on_completed()
+
+        task = keep_task(emit())
+        return Call(task.cancel)
+
+    return Unstaged(subscribe)
 
 
 def _ended(task: asyncio.Task[None]) -> None:
