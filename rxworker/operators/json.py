@@ -5,14 +5,17 @@ And the value that JSON text has made so far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeVar, overload
 
+import msgspec
 import reactivex
 from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -29,6 +32,7 @@ from rxworker.events import (
 from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments, parse_path
 from rxworker.framing import Decoder
 from rxworker.messages import Json, JsonObject, ToolCall
+from rxworker.messages.custom_types import JsonDecoder
 from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.decode import decoding
 from rxworker.operators.expect import EVENTS, expect_choice, refusal
@@ -36,6 +40,8 @@ from rxworker.operators.group import announce_blocks, fold_scope
 from rxworker.operators.kernel import Operator
 from rxworker.state import BlockState, content_of, step_block
 from rxworker.state.open_blocks import OpenBlocks
+
+T = TypeVar("T")
 
 
 def partial_json() -> Operator[str, Json]:
@@ -74,48 +80,131 @@ class _PartialJson(Decoder[str, Json]):
         return (self._reader.value,) if self._reader.finish() else ()
 
 
-def partial_values(choice: int = 0) -> Operator[Event, Json]:
+@overload
+def partial_values(type_: None = None, *, choice: int = 0) -> Operator[Event, Json]: ...
+@overload
+def partial_values(type_: type[T], *, choice: int = 0) -> Operator[Event, T]: ...
+def partial_values(type_: type[T] | None = None, *, choice: int = 0) -> Operator[Event, Json] | Operator[Event, T]:
     r"""The value that the answer has made so far, when the answer is JSON. Each response begins anew.
 
         -s-[1,-2]-e-s-{}-e-|    s Status(STARTED), e its end, between them text
         [ partial_values() ]
         ---1----2-----3----|    1 [1], 2 [1, 2], 3 {}
 
-    What holds for `partial_json` holds here: it is one object that grows.
+    What holds for `partial_json` holds here: it is one object that grows. With a type, each is a value of its own of
+    that type: the most of the value so far that is one. The last member and the last item are left out where they do
+    not fit yet, at any depth, and nothing is emitted before the required members are there. A long value is converted
+    again when its text has grown by a thirty-second, and at its end, so that the cost is linear in the text.
 
     Args:
+        type_: What the output of a run may be: a Struct, a dataclass, a pydantic model, a list of these.
         choice: The index of the choice whose text is emitted, if the request has several.
+
+    Raises:
+        ConfigurationError: It is not a type, or one that cannot be decoded.
 
     >>> from reactivex import of
     >>> from rxworker.events import TextDelta
-    >>> texts = of(TextDelta(0, '{"city": "Ky'), TextDelta(0, 'oto"}'))
-    >>> texts.pipe(partial_values()).subscribe(print) and None
+    >>> texts = TextDelta(0, '{"city": "Ky'), TextDelta(0, 'oto", "days": [1'), TextDelta(0, '7, 19], "wet')
+    >>> of(*texts).pipe(partial_values()).subscribe(print) and None
     {'city': 'Ky'}
-    {'city': 'Kyoto'}
+    {'city': 'Kyoto', 'days': []}
+    {'city': 'Kyoto', 'days': [17, 19]}
+    >>> class Forecast(Struct):
+    ...     city: str
+    ...     days: list[int] = []
+    >>> of(*texts).pipe(partial_values(Forecast)).subscribe(print) and None
+    Forecast(city='Ky', days=[])
+    Forecast(city='Kyoto', days=[])
+    Forecast(city='Kyoto', days=[17, 19])
     """
     expect_choice("partial_values", choice)
-    return decoding(partial(_PartialValues, choice), "partial_values()", takes_events=True)
+    if type_ is None:
+        return decoding(partial(_PartialValues, choice), "partial_values()", takes_events=True)
+    try:
+        decoder = JsonDecoder(type_)
+    except TypeError as error:
+        text = f"partial_values cannot make a {type_!r}: give a type, such as a Struct, a dataclass or a pydantic model"
+        raise ConfigurationError(text) from error
+    return decoding(lambda: _TypedValues(choice, decoder), "partial_values()", type_, takes_events=True)
 
 
 class _PartialValues(Decoder[Event, Json]):
-    """For `partial_values`."""
+    """For `partial_values`.
+
+    Attributes:
+        length: How much text there has been.
+    """
 
     def __init__(self, choice: int) -> None:
         self._choice = choice
         self._reader = JsonReader()
+        self.length = 0
 
     def feed(self, data: Event) -> Sequence[Json]:
         """Take an event of a response."""
-        changed = False
+        reader, changed = self._reader, False
         if type(data) is TextDelta:
-            changed = data.choice == self._choice and self._reader.feed(data.text)
+            if data.choice == self._choice:
+                self.length += len(data.text)
+                changed = reader.feed(data.text)
         elif isinstance(data, Status):
-            changed = self._reader.finish()
+            changed = reader.finish()
             if data.status is ResponseStatus.STARTED:
-                self._reader = JsonReader()
+                self._reader, self.length = JsonReader(), 0
         elif data.__class__ not in EVENTS:
             raise refusal("partial_values()", "events", data)
-        return (self._reader.value,) if changed else ()
+        return (reader.value,) if changed else ()
+
+
+class _TypedValues(Decoder[Event, T]):
+    """For `partial_values` with a type."""
+
+    def __init__(self, choice: int, decoder: JsonDecoder[T]) -> None:
+        self._values = _PartialValues(choice)
+        self._decoder = decoder
+        self._changed: Sequence[Json] = ()
+        self._next = 0
+        self._emitted: Sequence[T] = ()
+
+    def feed(self, data: Event) -> Sequence[T]:
+        """Take an event of a response."""
+        self._changed = self._values.feed(data) or self._changed
+        if isinstance(data, Status):
+            found = self.finish()
+            self._next, self._emitted = 0, ()
+            return found
+        length = self._values.length
+        if not self._changed or length < self._next:
+            return ()
+        self._next = length + length // 32
+        return self.finish()
+
+    def finish(self) -> Sequence[T]:
+        """The value, if there is one that was not emitted."""
+        changed, self._changed = self._changed, ()
+        for value in changed:
+            for whole in (value, *_shorter(value)):
+                try:
+                    found = (self._decoder.decode(msgspec.json.encode(whole)),)
+                except (msgspec.ValidationError, RecursionError):
+                    continue
+                is_new, self._emitted = found != self._emitted, found
+                return found if is_new else ()
+        return ()
+
+
+def _shorter(value: Json) -> Iterator[Json]:
+    """The value without what came last: the innermost member or item first, then what is around it."""
+    if isinstance(value, dict) and value:
+        last = next(reversed(value))
+        for shorter in _shorter(value[last]):
+            yield {**value, last: shorter}
+        yield {name: each for name, each in value.items() if name != last}
+    elif isinstance(value, list) and value:
+        for shorter in _shorter(value[-1]):
+            yield [*value[:-1], shorter]
+        yield value[:-1]
 
 
 class ToolInput(Struct, frozen=True, eq=False):

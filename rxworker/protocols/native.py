@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import JsonObject
+from rxworker.messages.custom_types import to_json_value
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
 from rxworker.protocols.common import type_name
-from rxworker.tools.custom_types import to_json_value
 
 _decoder = msgspec.json.Decoder(Record)
 _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))

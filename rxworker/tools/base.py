@@ -33,9 +33,9 @@ from rxworker.events.form import check_form
 from rxworker.events.pause import AtEnd, Begun, Question, Wait
 from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import NAME, ResultContent
+from rxworker.messages.custom_types import to_json_value
 from rxworker.messages.settings import awaited, check_number, moment_of
 from rxworker.state.shared_state import change_to, checked_json
-from rxworker.tools.custom_types import to_json_value
 
 
 class SharedState:

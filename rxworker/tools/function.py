@@ -37,6 +37,7 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArg
 from rxworker.events.pause import AtEnd
 from rxworker.messages import CachePoint, ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent, TextFormat
+from rxworker.messages.custom_types import JsonDecoder, adapt, explain
 from rxworker.messages.settings import check_names
 from rxworker.tools.base import (
     Effect,
@@ -48,7 +49,6 @@ from rxworker.tools.base import (
     check_name,
     check_policy,
 )
-from rxworker.tools.custom_types import JsonDecoder, adapt, explain
 from rxworker.tools.results import to_result
 from rxworker.tools.schema import input_schema
 from rxworker.tools.signature import Parameter, parse_docstring, read_parameters, resolve

@@ -16,8 +16,8 @@ import msgspec
 from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError
 from rxworker.messages import Audio, Document, Image, Text, ToolResult
 from rxworker.messages.content import RESULT_BLOCKS, ResultBlock, ResultContent
+from rxworker.messages.custom_types import to_json_value
 from rxworker.tools.cancellation import is_destroyed
-from rxworker.tools.custom_types import to_json_value
 
 
 def to_content(value: object, tool: str) -> ResultContent:

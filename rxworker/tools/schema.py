@@ -17,7 +17,7 @@ from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Ty
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
-from rxworker.tools.custom_types import JsonDecoder, OneOf, adapt, is_model, is_path, name_of, to_json_value
+from rxworker.messages.custom_types import JsonDecoder, OneOf, adapt, is_model, is_path, name_of, to_json_value
 from rxworker.tools.signature import Parameter
 
 PREFIX = "#/$defs/"

@@ -21,10 +21,10 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import PauseState
 from rxworker.events.pause import BackgroundCall
 from rxworker.messages import Conversation, Json, JsonObject, OutputFormat, StopReason, ToolCall
+from rxworker.messages.custom_types import JsonDecoder
 from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state import RunState
-from rxworker.tools.custom_types import JsonDecoder
 from rxworker.tools.schema import HINT, schema_of
 
 if TYPE_CHECKING:

@@ -38,13 +38,13 @@ from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.values import OPEN, nested_id, resumed_id
 from rxworker.messages import JsonObject, ToolMeta
+from rxworker.messages.custom_types import explain
 from rxworker.messages.message import to_messages
 from rxworker.messages.settings import check_plain
 from rxworker.resume.stored import LoadedRun, read_run
 from rxworker.run.run import Run
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, QuestionError, check_name, check_policy
-from rxworker.tools.custom_types import explain
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, ignore

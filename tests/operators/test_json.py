@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
 import pytest
+from msgspec import Struct
+from pydantic import BaseModel
 
 from rxworker.events import (
     AttemptRetract,
@@ -16,9 +23,10 @@ from rxworker.events import (
     InputValueDelta,
     ResponseStatus,
     Status,
+    TextDelta,
     ToolUseMetadata,
 )
-from rxworker.operators import ToolInput, tool_inputs
+from rxworker.operators import ToolInput, partial_values, tool_inputs
 from rxworker.operators.kernel import Source
 
 STARTED = Status(ResponseStatus.STARTED)
@@ -110,3 +118,80 @@ def test_a_view_does_not_change_when_the_call_goes_on() -> None:
     first, *_ = seen = views(START, *texts('{"a": 1,', '"b": 2,', '"c": 3}'), STOP)
     assert first.input == {"a": 1}
     assert repr(seen[1]).endswith("input={'a': 1, 'b': 2})")
+
+
+class Leg(Struct):
+    to: str
+    kind: Literal["train", "plane"] = "train"
+    seats: list[int] = []
+
+
+class Trip(Struct):
+    name: str
+    legs: list[Leg]
+    back: Leg | None = None
+
+
+class Stay(BaseModel):
+    city: str
+    nights: list[int] = []
+
+
+def values(type_: type[object], *pieces: str | Status) -> list[object]:
+    seen: list[object] = []
+    source: Source[Event] = Source()
+    source.pipe(partial_values(type_)).subscribe(seen.append)
+    for piece in pieces:
+        source.on_next(piece if isinstance(piece, Status) else TextDelta(0, piece))
+    source.on_completed()
+    return seen
+
+
+def test_typed_values_leave_out_what_does_not_fit_yet() -> None:
+    text = [
+        '{"name": "Al',
+        'ps", "legs": [{"se',
+        'ats": [1, 2], "to": "Ch',
+        'ur", "kind": "pl',
+        'ane"}, {"to"',
+        ': "Davos"}]}',
+    ]
+    assert values(Trip, *text) == [
+        Trip("Alps", []),
+        Trip("Alps", [Leg("Ch", seats=[1, 2])]),
+        Trip("Alps", [Leg("Chur", seats=[1, 2])]),
+        Trip("Alps", [Leg("Chur", "plane", [1, 2])]),
+        Trip("Alps", [Leg("Chur", "plane", [1, 2]), Leg("Davos")]),
+    ]
+    assert values(Stay, '{"nights": [1, ', '2], "city": "Ky', 'oto"}') == [
+        Stay(city="Ky", nights=[1, 2]),
+        Stay(city="Kyoto", nights=[1, 2]),
+    ]
+    assert values(Trip, '{"legs": 3, "name": "x"', "}") == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_typed_values_under_any_cut_end_with_the_whole_one(seed: int) -> None:
+    rng = random.Random(seed)
+    legs = [Leg(rng.choice("abc") * rng.randrange(40), rng.choice(("train", "plane")), [1, 2]) for _ in range(9)]
+    whole = Trip("x" * rng.randrange(9), legs, rng.choice((None, legs[0])))
+    text = msgspec.json.encode(whole).decode()
+    cuts = sorted(rng.sample(range(len(text)), rng.randrange(1, 60)))
+    seen = values(Trip, *map(text.__getitem__, map(slice, [0, *cuts], [*cuts, None])))
+    assert seen[-1] == whole
+    assert all(isinstance(each, Trip) for each in seen)
+    assert all(one != other for one, other in pairwise(seen))
+
+
+def test_typed_values_begin_anew_with_each_response() -> None:
+    ended = Status(ResponseStatus.COMPLETED)
+    assert values(list, STARTED, "[1, 2", ended, STARTED, "[1", "]", ended) == [[1], [1, 2], [], [1]]
+
+
+def test_typed_values_of_a_long_text_are_made_seldom() -> None:
+    pieces = ['{"name": "', *["abcd"] * 20_000, '", "legs": []}']
+    seen = values(Trip, *pieces)
+    assert seen[-1] == Trip("abcd" * 20_000, [])
+    shorter = values(Trip, '{"legs": [], "name": "', *["abcd"] * 20_000, '"}')
+    assert shorter[-1] == seen[-1]
+    assert len(shorter) < 600

@@ -190,6 +190,7 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "only, of anything": ("", lambda: only(object), ANYTHING),
     "partial_json": ("partial_json()", partial_json, {"texts"}),
     "partial_values": ("partial_values()", partial_values, {"events"}),
+    "partial_values, of a type": ("partial_values()", lambda: partial_values(dict[str, int]), {"events"}),
     "rate": ("rate(...)", lambda: rate(1.0, CLOCK), {"numbers"}),
     "records_of": ("records_of(Ping)", lambda: records_of(Ping), {"records"}),
     "reject": ("reject(Ping)", lambda: reject(Ping), {"events"}),

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from rxworker import tool
 from rxworker.errors import InvalidArgumentError
+from rxworker.messages.custom_types import explain
 from rxworker.tools import FunctionTool, ToolContext
-from rxworker.tools.custom_types import explain
 
 
 class Unit(enum.Enum):

@@ -213,7 +213,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a window of a check": (lambda: hold_back(bool, window=2.5), "whole number"),  # pyright: ignore
     "a limit of a mask": (lambda: mask("a", limit=0), "from 1 up"),
     "a choice": (lambda: text_deltas("x"), "whole number"),  # pyright: ignore
-    "a choice of values": (lambda: partial_values(-1), "from 0 up"),
+    "a choice of values": (lambda: partial_values(choice=-1), "from 0 up"),
+    "a type of values": (lambda: partial_values(1), "give a type"),  # pyright: ignore
 }
 
 

@@ -10,8 +10,8 @@ from typing import cast
 from rxworker.errors import ToolError
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.messages.content import ResultContent
+from rxworker.messages.custom_types import to_json_value
 from rxworker.messages.usage import Usage
-from rxworker.tools.custom_types import to_json_value
 from rxworker.tools.results import to_content
 
 STOPS = {
