@@ -449,6 +449,11 @@ class _Result(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
 _KINDS: dict[str, type[_Approval | Deny | _Result]] = {"approve": _Approval, "deny": Deny, "answer": _Result}
 
 
+class _Body(Struct, frozen=True, forbid_unknown_fields=True):
+    decisions: dict[str, object] | list[object] | UnsetType = UNSET
+    goes_on: bool | UnsetType = msgspec.field(name="continue", default=UNSET)
+
+
 def read_resume(data: bytes | str) -> Decisions:
     """Read the JSON with which a client resumes a run: decisions about the calls that wait.
 
@@ -469,30 +474,21 @@ def read_resume(data: bytes | str) -> Decisions:
     More: rxworker docs cancel-and-pause
     """
     body = decode_json(data if data.strip() else b"{}", "the body")
-    if not isinstance(body, dict):
-        raise DecisionError(f"the body is {kind_of(body)}: {BODY}")
-    given = cast("dict[str, object]", body)
-    for name in given:
-        if name not in ("decisions", "continue"):
-            near = nearest(name, ("decisions", "continue"))
-            raise DecisionError(f"{name}: there is no such member{near or ';'} {BODY}")
-    if len(given) != 1:
-        problem = "are both given" if given else "are both missing"
+    given = read_struct(body, _Body, "the body", BODY)
+    decisions, goes_on = given.decisions, given.goes_on
+    if (decisions is UNSET) == (goes_on is UNSET):
+        problem = "are both missing" if decisions is UNSET else "are both given"
         raise DecisionError(f"decisions and continue {problem}: {BODY}")
-    if "continue" in given:
-        if given["continue"] is not True:
-            raise DecisionError(f"continue is {given['continue']!r:.40}: it can only be true; {BODY}")
+    if decisions is UNSET:
+        if not goes_on:
+            raise DecisionError(f"continue is false: it can only be true; {BODY}")
         return GO_ON
-    decisions = given["decisions"]
     read: Decisions
     if isinstance(decisions, dict):
-        named = cast("dict[str, object]", decisions)
-        read = {name: read_decision(one, f"decisions[{name!r}]") for name, one in named.items()}
-    elif isinstance(decisions, list):
-        several = cast("list[object]", decisions)
-        read = [None if one is None else read_decision(one, f"decisions[{index}]") for index, one in enumerate(several)]
+        read = {name: read_decision(one, f"decisions[{name!r}]") for name, one in decisions.items()}
     else:
-        raise DecisionError(f"decisions is {kind_of(decisions)}: {BODY}")
+        each = enumerate(decisions)
+        read = [None if one is None else read_decision(one, f"decisions[{index}]") for index, one in each]
     if not any(read.values() if isinstance(read, Mapping) else read):
         raise DecisionError(f"decisions has no decision: {BODY}")
     return read

@@ -249,9 +249,9 @@ class Http(WebDoor):
             no({"Continue": True}, "400 .*did you mean 'continue'"),
         ],
         "wrong type": [
-            no("approve", "400 .*the body is a text"),
-            no([YES], "400 .*the body is a list"),
-            no({"decisions": "approve"}, "400 .*decisions is a text"),
+            no("approve", "400 .*the body: expected `object`"),
+            no([YES], "400 .*the body: expected `object`"),
+            no({"decisions": "approve"}, "400 .*decisions: expected"),
             no({"decisions": {"pay_1": "approve"}}, "400 .*is a text"),
             no({"decisions": {"pay_1": True}}, "400 .*is a boolean"),
             no({"decisions": {"pay_1": None}}, "400 .*is null"),
@@ -260,8 +260,8 @@ class Http(WebDoor):
             no({"decisions": {"pay_1": {**YES, "input": [1]}}}, "400 .*input: expected"),
             no({"decisions": {"pay_1": {**YES, "input": None}}}, "400 .*input: expected"),
             no({"decisions": {"pay_1": {**NO, "reason": 1}}}, "400 .*reason: expected"),
-            no({"continue": "true"}, "400 .*continue is 'true'"),
-            no({"continue": 1}, "400 .*continue is 1"),
+            no({"continue": "true"}, "400 .*continue: expected `bool`"),
+            no({"continue": 1}, "400 .*continue: expected `bool`"),
             no(b"{'decisions'}", "400 .*not valid JSON"),
         ],
         "unknown member": [
@@ -916,7 +916,7 @@ class CommandLine(Door):
         ],
         "wrong type": [
             no(["--decisions", "approve"], "not valid JSON"),
-            no(["--decisions", '["approve"]'], "the body is a list"),
+            no(["--decisions", '["approve"]'], "the body: expected `object`"),
             no(["approve"], "unrecognized arguments"),
         ],
         "unknown member": [
