@@ -28,7 +28,7 @@ from rxworker.hub import Coalesce, Delivery, Hub, Item, Reliable, Watch
 from rxworker.hub.watcher import WatcherClock, running_loop
 from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_plain
-from rxworker.operators.kernel import Scheduler, Sink, Stage
+from rxworker.operators.kernel import Scheduler, SerialDisposable, Sink, Stage
 from rxworker.tools.schema import schema_of
 
 A = TypeVar("A")
@@ -140,7 +140,7 @@ class Published(Stage[A]):
         self._source = observable
         self._scheduler = scheduler
         self._known_hub: Hub | None = None
-        self._subscription: abc.DisposableBase | None = None
+        self._subscription = SerialDisposable()
         if running_loop() is not None:
             self.begin()
 
@@ -175,11 +175,9 @@ class Published(Stage[A]):
             clock = WatcherClock(hub.loop, end)
 
         try:
-            self._subscription = self._source.subscribe(take, end, end, scheduler=clock)
+            self._subscription.put(self._source.subscribe(take, end, end, scheduler=clock))
         except Exception as error:
             end(error)
-        if hub.ended:
-            self._leave()
         return hub
 
     def _push(self, hub: Hub, value: A) -> None:
@@ -199,12 +197,7 @@ class Published(Stage[A]):
         if error is not None:
             logger.warning("the published stream %s has failed", self.name, exc_info=error, extra={"stream": self.name})
         hub.end(error)
-        self._leave()
-
-    def _leave(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            subscription.dispose()
+        self._subscription.dispose()
 
     def close(self) -> None:
         """End the stream: the observable is disposed, and the streams of its watchers complete."""

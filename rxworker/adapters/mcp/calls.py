@@ -41,6 +41,7 @@ from rxworker.messages.settings import check_plain
 from rxworker.redact import format_error, redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
+from rxworker.tools.schema import schema_of
 from rxworker.turn.result import Output, answer_of
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json
@@ -53,22 +54,6 @@ from rxworker.worker.worker import Worker
 
 RUN = "rxworker/run"
 """The key of a result's ``_meta`` with the id of the run, its turns and its usage."""
-
-INPUT_SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {
-        "message": {
-            "type": "string",
-            "description": "The task or question, with everything that has to be known for it.",
-        },
-        "conversation": {
-            "type": "string",
-            "description": "To continue an earlier conversation with this tool: the id that its last result gave.",
-        },
-    },
-    "required": ["message"],
-    "additionalProperties": False,
-}
 
 
 class McpWorker(Struct, frozen=True):
@@ -96,8 +81,13 @@ class McpWorker(Struct, frozen=True):
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of a call."""
 
-    message: Annotated[str, Meta(min_length=1)]
-    conversation: str | None = None
+    message: Annotated[
+        str, Meta(min_length=1, description="The task or question, with everything that has to be known for it.")
+    ]
+    conversation: Annotated[
+        str | None,
+        Meta(description="To continue an earlier conversation with this tool: the id that its last result gave."),
+    ] = None
 
 
 class ServedTool:
@@ -123,7 +113,7 @@ class ServedTool:
         return types.Tool(
             name=self.name,
             description=self.worker.description or _docstring(self.worker.make) or usual,
-            input_schema=INPUT_SCHEMA,
+            input_schema=schema_of(Arguments),
             output_schema=None if self.output is None else self.output.format.schema,
         )
 
