@@ -155,6 +155,7 @@ def vertex_place(base_url: str | None, project: str | None, location: str | None
     return base_url or f"https://{host}", f"/projects/{project}/locations/{location}"
 
 
+@lru_cache(maxsize=64)  # the same
 def resource(model: str, folder: str) -> str:
     """The model's name below its folder; a name with a folder of its own stays."""
     name = quote(model.strip("/"), safe="/:@")

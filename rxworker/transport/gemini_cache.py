@@ -25,7 +25,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import HttpStatusError, TransportError, reason_of
 from rxworker.messages import JsonObject
-from rxworker.messages.lenient_json import as_array
+from rxworker.messages.lenient_json import as_array, as_object, read_json, word
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.providers.base import HttpRequest, is_secret
 from rxworker.providers.models import model_info
@@ -47,7 +47,7 @@ class Beginning(Struct, frozen=True):
 
     Attributes:
         key: The same for the same beginning of requests to the same place with the same credentials.
-        create: Creates a cache of it; the answer is read by `created_name`.
+        create: Creates a cache of it; the answer has its name.
         rest: The request without it, which `using` completes.
     """
 
@@ -111,22 +111,6 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
             ),
             replace(request, body=msgspec.json.encode(rest)),
         )
-
-
-def created_name(answer: bytes) -> str | None:
-    """The name of a cache that was created; ``None`` if the answer has none.
-
-    >>> created_name(b'{"name": "cachedContents/7"}'), created_name(b"[]")
-    ('cachedContents/7', None)
-    """
-    try:
-        return msgspec.json.decode(answer, type=_Created).name or None
-    except msgspec.DecodeError:
-        return None
-
-
-class _Created(Struct):
-    name: str = ""
 
 
 logger = logging.getLogger("rxworker.transport")
@@ -229,14 +213,12 @@ class GeminiCacheTransport:
         """The answer to a request whose beginning gets a cache now, or cannot get one."""
         cache = self._known[one.key] = _Cache(until=self._clock() + self._ttl - EARLY)
         try:
-            name = created_name(b"".join(await self._transport.send(one.create).pipe(ops.to_list())))
+            answer = read_json(b"".join(await self._transport.send(one.create).pipe(ops.to_list())))
         except (HttpStatusError, TransportError) as error:
-            name = None  # a later request tries it again, after a lifetime
+            answer = None  # a later request tries it again, after a lifetime
             logger.warning("no cache was created, requests are sent whole: %s", reason_of(error))
-        if name is None:
-            return self._transport.send(request)
-        cache.name = name
-        return self._using(one, name, request)
+        cache.name = word(as_object(answer).get("name"))
+        return self._using(one, cache.name, request) if cache.name else self._transport.send(request)
 
     def _using(self, one: Beginning, name: str, request: HttpRequest) -> Observable[bytes]:
         """The answer to a request with a cache; to the whole one if the cache is lost."""

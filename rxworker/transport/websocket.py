@@ -308,7 +308,7 @@ class _SocketExchange(Exchange):
                 event = read_event(data)
                 if event.type in ("error", "response.failed"):
                     self._check_refused(event, is_begun=is_begun)
-                if held and not is_begun and event.read_response().id == held.response_id:
+                if held and not is_begun and event.response and event.response.id == held.response_id:
                     continue  # what a service sends twice at the end of the response before
                 is_begun = True
                 now = output.take(event)

@@ -30,7 +30,7 @@ def creation(*items: Json, **members: Json) -> Creation:
 
 
 def held(sent: Creation, *output: Json, name: str = "resp_1") -> Held:
-    return Held(sent, name, tuple(msgspec.Raw(msgspec.json.encode(item)) for item in output))
+    return Held(sent, name, [*output])
 
 
 def event(create: Creation, after: Held | None = None) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_what_the_service_holds_and_what_is_sent_are_the_whole_input(
         assert context == event(create)["input"]
         message, before = received(reply, number, Output(create))
         assert before is not None
-        context += [msgspec.json.decode(item) for item in before.output]
+        context += before.output
         messages += [message, results(message)]
     if is_changed and before is not None:
         place = at % (len(messages) - 1)  # the last one is new

@@ -19,49 +19,22 @@ from rxworker.providers.gemini.wire import numbers
 from rxworker.providers.service import ApiKey, Service, Settings
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
-METHOD = ":streamGenerateContent"
 
 
 @lru_cache(maxsize=64)  # used for each request, and always the same
-def developer_url(base_url: str, model: str) -> str:
-    """The address of a model at the developer API.
-
-    >>> developer_url(DEVELOPER, "gemini-3.8-flash")
-    'https://generativelanguage.googleapis.com/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse'
-    """
-    return _streamed(base_url, f"/{resource(model, 'models/')}{METHOD}", "/v1beta")
-
-
-def vertex_url(base_url: str | None, project: str | None, location: str | None, model: str) -> str:
-    """The address of a model at Vertex AI.
-
-    Raises:
-        ConfigurationError: The project or the location cannot be right.
-
-    >>> vertex_url(None, "mine", "us-central1", "gemini-3.8-flash").partition("/projects")[0]
-    'https://us-central1-aiplatform.googleapis.com/v1'
-    """
-    base, place = vertex_place(base_url, project, location)
-    return _streamed(base, f"{place}/{resource(model, 'publishers/google/models/')}{METHOD}", "/v1")
-
-
-def _streamed(base_url: str, path: str, root: str) -> str:
-    """The address, with the parameter for server-sent events instead of one JSON array."""
-    url = google_url(base_url, path, root)
-    if any(name == "alt" for name, _ in parse_qsl(urlsplit(url).query)):
-        return url
-    return f"{url}{'&' if '?' in url else '?'}alt=sse"
-
-
-def google_url(base_url: str, path: str, root: str) -> str:
+def google_url(base_url: str, path: str, root: str, parameter: str = "") -> str:
     """The address of one call.
 
     Raises:
         ConfigurationError: The base address is not one, or holds a key.
     """
-    if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
+    given = dict(parse_qsl(urlsplit(base_url).query))
+    if "key" in given:
         raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
-    return endpoint(base_url, path, root, root)
+    url = endpoint(base_url, path, root, root)
+    if not parameter or parameter.partition("=")[0] in given:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{parameter}"
 
 
 OTHER_KEY = "GOOGLE_API_KEY"
@@ -69,15 +42,14 @@ BASE = "GOOGLE_GEMINI_BASE_URL"
 
 
 class GoogleService(Service):
-    """The base of Google's protocols: the place, and the key or the token.
-
-    A subclass has the addresses of its protocol.
-    """
+    """The base of Google's protocols: the place, and the key or the token."""
 
     _variable = "GEMINI_API_KEY"
     _key_headers = ("authorization", "x-goog-api-key")
     _shown = ("base_url", "address", "project", "location")
     _vendors = ("gemini",)
+    _roots: tuple[str, str]  # of the addresses at the developer API, and at Vertex AI
+    _parameter = ""  # of the addresses
 
     def __init__(
         self,
@@ -96,26 +68,21 @@ class GoogleService(Service):
         self._at_vertex = bool(project or location or access_token)
 
     def _check_base(self, base_url: str) -> None:
-        self._developer_url(base_url, self.model)
+        google_url(base_url, self._path(""), self._roots[0])
 
-    @staticmethod
     @abstractmethod
-    def _developer_url(base_url: str, model: str, /) -> str:
-        """The address of the requests at the developer API."""
-
-    @staticmethod
-    @abstractmethod
-    def _vertex_url(base_url: str | None, project: str | None, location: str | None, model: str, /) -> str:
-        """The address of the requests at Vertex AI."""
+    def _path(self, place: str) -> str:
+        """The path of the requests, in the place of a project at Vertex AI, or at the developer API."""
 
     @property
     def _variables(self) -> tuple[str, ...]:
         return (*(("access_token=...",) if self._at_vertex else ()), self._variable, OTHER_KEY)
 
     def _url(self) -> str:
-        if not self._at_vertex:
-            return self._developer_url(base_address(self._base_url, BASE, DEVELOPER), self.model)
-        return self._vertex_url(self._base_url, self._project, self._location, self.model)
+        base, place, root = base_address(self._base_url, BASE, DEVELOPER), "", self._roots[0]
+        if self._at_vertex:
+            (base, place), root = vertex_place(self._base_url, self._project, self._location), self._roots[1]
+        return google_url(base, self._path(place), root, self._parameter)
 
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         if self._at_vertex and not self._has_key:
@@ -163,5 +130,10 @@ class Gemini(GoogleService):
     _encode = staticmethod(encode)
     _frame_decoder = GeminiDecoder
     _numbers = staticmethod(numbers)
-    _developer_url = staticmethod(developer_url)
-    _vertex_url = staticmethod(vertex_url)
+    _roots = ("/v1beta", "/v1")
+    _parameter = "alt=sse"  # server-sent events instead of one JSON array
+
+    def _path(self, place: str) -> str:
+        return (
+            f"{place}/{resource(self.model, 'publishers/google/models/' if place else 'models/')}:streamGenerateContent"
+        )

@@ -7,13 +7,11 @@ from typing import ClassVar
 
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
-from rxworker.providers.endpoint import vertex_place
-from rxworker.providers.gemini.provider import GoogleService, google_url
+from rxworker.providers.gemini.provider import GoogleService
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.wire import numbers
 
-PATH = "/interactions"
 REVISION = "2026-05-20"
 """The form of requests and events: the first that has steps.
 
@@ -57,17 +55,12 @@ class GeminiInteractions(GoogleService):
     _encode = staticmethod(encode)
     _has_background = True
     _own_headers: ClassVar[Mapping[str, str]] = {"api-revision": REVISION}
+    _roots = ("/v1beta", "/v1beta1")
     _frame_decoder = GeminiInteractionsDecoder
     _numbers = staticmethod(numbers)
 
-    @staticmethod
-    def _developer_url(base_url: str, _model: str, /) -> str:
-        return google_url(base_url, PATH, "/v1beta")
-
-    @staticmethod
-    def _vertex_url(base_url: str | None, project: str | None, location: str | None, _model: str, /) -> str:
-        base, place = vertex_place(base_url, project, location)
-        return google_url(base, place + PATH, "/v1beta1")
+    def _path(self, place: str) -> str:
+        return f"{place}/interactions"
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``).

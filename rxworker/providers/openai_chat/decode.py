@@ -18,7 +18,7 @@ from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatu
 from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import as_object, read_json
+from rxworker.messages.lenient_json import as_object, read_json, read_repaired
 from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.error_table import FINISH_REASONS
 from rxworker.providers.failure import Failure, error_failure
@@ -150,8 +150,8 @@ class OpenAIChatDecoder(LenientDecoder):
     def _start(self, chunk: wire.WireChunk, data: bytes) -> None:
         if self._started:
             return
-        names = wire.read_names(data)
-        name, model = names.id, names.model
+        head = as_object(read_repaired(data))
+        name, model = head.get("id"), head.get("model")
         # Azure sends a chunk without a name and without choices before the first real one.
         if not (name or chunk.choices):
             return

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
-from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, stop_kind
 from rxworker.providers.usage import numbers_in
@@ -219,16 +218,6 @@ class WireGroq(Struct, frozen=True, gc=False):
     error: Json = None
 
 
-class WireNames(Struct, frozen=True, gc=False):
-    """The fields of a frame about the whole response, the same each time.
-
-    Texts, but no content is worth losing for one that is not.
-    """
-
-    id: Json = None
-    model: Json = None
-
-
 class WireChunk(Struct, frozen=True, gc=False):
     """One frame of the stream. Its names are read from the first one alone."""
 
@@ -271,12 +260,3 @@ def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
 
 NO_GROWTH: tuple[None, str] = (None, "")
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
-_decode_names = msgspec.json.Decoder(WireNames).decode
-
-
-def read_names(data: bytes) -> WireNames:
-    """The names in a frame, as far as they can be read."""
-    try:
-        return _decode_names(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a chunk is read without looking at them
-        return msgspec.convert(read_repaired(data) or {}, WireNames)

@@ -15,13 +15,13 @@ from msgspec import Raw, Struct, field
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json
+from rxworker.messages.lenient_json import as_array
 
 # Members of a request over HTTP that a socket does not have.
 NOT_OF_A_SOCKET = ("stream", "background")
 # Members with which a request continues something of the program's own.
 OWN_CONTEXT = ("previous_response_id", "conversation")
 COMPLETED = ("response.completed", "response.incomplete")
-NULL = Raw(b"null")
 
 
 class Creation(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Creation(Struct, frozen=True):
         return (
             self.members.get("model") == sent.members.get("model")
             and self.items[:before] == sent.items
-            and [_json(item) for item in received] == [_json(item) for item in held.output]
+            and [_json(item) for item in received] == held.output
         )
 
 
@@ -94,22 +94,15 @@ class Held(Struct, frozen=True):
 
     sent: Creation
     response_id: str
-    output: tuple[Raw, ...]
+    output: list[Json]
 
 
 class Response(Struct, gc=False):
-    """The name of a response, and its items."""
+    """The name of a response, its items, and its failure."""
 
-    id: str = ""
-    output: list[Raw] | None = None
-
-
-class _Error(Struct, gc=False):
-    code: Json = None
-
-
-class _Failed(Struct, gc=False):
-    error: Raw = NULL
+    id: Json = None
+    output: Json = None
+    error: Json = None
 
 
 class ServerEvent(Struct, gc=False):
@@ -128,9 +121,9 @@ class ServerEvent(Struct, gc=False):
 
     type: Json = ""
     output_index: Json = None
-    item: Raw = NULL
-    response: Raw = NULL
-    error: Raw = NULL
+    item: Json = None
+    response: Response | None = None
+    error: Json = None
     own_code: Json = field(default=None, name="code")
     status: Json = None
     headers: Json = None
@@ -138,20 +131,8 @@ class ServerEvent(Struct, gc=False):
     @property
     def code(self) -> Json:
         """The service's code for the failure of a request or a response."""
-        try:
-            failed = msgspec.json.decode(self.response, type=_Failed | None)
-            error = self.error if failed is None else failed.error
-            inner = msgspec.json.decode(error, type=_Error | None)
-        except msgspec.DecodeError:
-            inner = None
-        return self.own_code if inner is None else inner.code
-
-    def read_response(self) -> Response:
-        """What it has of the response; nothing where that cannot be read."""
-        try:
-            return msgspec.json.decode(self.response, type=Response)
-        except msgspec.DecodeError:
-            return Response()
+        error = self.error if self.response is None else self.response.error
+        return error.get("code") if isinstance(error, dict) else self.own_code
 
 
 def read_event(data: bytes) -> ServerEvent:
@@ -175,18 +156,18 @@ class Output:
 
     def __init__(self, sent: Creation) -> None:
         self._sent = sent
-        self._items: dict[int, Raw] = {}
+        self._items: dict[int, Json] = {}
 
     def take(self, event: ServerEvent) -> Held | None:
         """Take an event; return what the service holds if it is the last one of a response that can be continued."""
         if event.type == "response.output_item.done" and isinstance(event.output_index, int):
-            self._items[event.output_index] = event.item.copy()
+            self._items[event.output_index] = event.item
         if event.type not in COMPLETED:
             return None
-        response = event.read_response()
+        response = event.response or Response()
         items = [self._items[place] for place in sorted(self._items)]
-        output = items or [item.copy() for item in response.output or ()]
-        return Held(self._sent, response.id, tuple(output)) if response.id else None
+        output = items or [*as_array(response.output)]
+        return Held(self._sent, response.id, output) if response.id and isinstance(response.id, str) else None
 
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode

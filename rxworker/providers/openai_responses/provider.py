@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import msgspec
-from msgspec import Struct
-
-from rxworker.messages import Json
+from rxworker.messages.lenient_json import as_array, as_object, read_json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
 from rxworker.providers.encode_cache import LIFETIMES, cache_settings, takes_breakpoints
@@ -68,13 +65,6 @@ class OpenAIResponses(OpenAIService):
         return ResponsesBackgroundDecoder(cursor)
 
 
-class _Sent(Struct, gc=False):
-    include: Json = None
-
-
-_sent = msgspec.json.Decoder(_Sent).decode
-
-
 class ResponsesBackgroundDecoder(BackgroundDecoder):
     r"""See `BackgroundDecoder`. The events have numbers.
 
@@ -100,6 +90,6 @@ class ResponsesBackgroundDecoder(BackgroundDecoder):
     def _query(self, sent: HttpRequest) -> list[tuple[str, str]] | None:
         if self._last is None and not self._cursor:
             return None
-        include = _sent(sent.body).include
-        included = [("include[]", str(one)) for one in include] if isinstance(include, list) else []
+        include = as_array(as_object(read_json(sent.body)).get("include"))
+        included = [("include[]", str(one)) for one in include]
         return [("stream", "true"), ("starting_after", str(self._last or 0)), *included]
