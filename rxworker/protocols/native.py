@@ -114,8 +114,6 @@ class EncodedRecords:
     (True, 1)
     """
 
-    __slots__ = ("_encode", "_known", "_limit", "count")
-
     def __init__(self, limit: int = 256, *, encode: EncodeRecord = encode_record) -> None:
         check_plain("EncodedRecords(encode)", encode)
         self._encode = encode

@@ -130,8 +130,6 @@ class MessageEncoder(ABC):
         lasting: Whether it may outlive the request: it holds no pictures and no documents.
     """
 
-    __slots__ = ("_fed", "lasting")
-
     def __init__(self) -> None:
         self.lasting = True
         self._fed = 0
@@ -172,8 +170,6 @@ class Remembered(Generic[E]):
     Args:
         tool: Encodes a tool.
     """
-
-    __slots__ = ("_kept", "_tool", "_tools")
 
     def __init__(self, tool: Callable[[ToolMeta], JsonObject]) -> None:
         self._kept: OrderedDict[int, tuple[tuple[Message, ...], E]] = OrderedDict()

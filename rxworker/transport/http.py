@@ -252,19 +252,13 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
     body = bytearray()
     kind = response.headers.get("Content-Type", "no content type")
     # Perhaps the whole answer of a server that does not stream; the client times it.
-    limit = MAX_OF_AN_ERROR
-    if response.status == 200 and "json" in kind:
-        limit = MAX_FRAME
-        while len(body) < limit and (chunk := await response.content.readany()):
-            body += chunk
+    is_whole = response.status == 200 and "json" in kind
+    limit, seconds, pause = (MAX_FRAME, None, None) if is_whole else (MAX_OF_AN_ERROR, ERROR_SECONDS, ERROR_PAUSE)
     # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an
     # `OSError`).
-    with suppress(aiohttp.ClientError, OSError):
-        async with asyncio.timeout(ERROR_SECONDS):
-            while len(body) < limit:
-                chunk = await asyncio.wait_for(response.content.readany(), ERROR_PAUSE)
-                if not chunk:
-                    break
+    with suppress(*() if is_whole else (aiohttp.ClientError, OSError)):
+        async with asyncio.timeout(seconds):
+            while len(body) < limit and (chunk := await asyncio.wait_for(response.content.readany(), pause)):
                 body += chunk
     return HttpStatusError(
         f"{url} answered {response.status} ({kind}) where a stream was expected",

@@ -26,9 +26,8 @@ from rxworker.events import (
 )
 from rxworker.events.pause import Question
 from rxworker.messages import Image, Message, StopKind, Text, ToolCall, ToolResult
-from rxworker.protocols.common import data_line
+from rxworker.protocols.common import DONE, data_line
 from rxworker.protocols.ui_messages import UiMessageEncoder, ui_message_stream
-from rxworker.protocols.ui_messages.encode import DONE
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from tests.protocols.story import OWN, booking, numbered, remove, start_call

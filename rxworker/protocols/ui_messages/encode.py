@@ -16,25 +16,15 @@ from rxworker import events
 from rxworker.decisions import distinct
 from rxworker.events.pause import CLIENT_TOOL, NESTED, UNTIL
 from rxworker.messages import Json, StopKind
-from rxworker.protocols.common import (
-    DONE,
-    Batches,
-    RecordEncoder,
-    Wire,
-    data_line,
-    interrupt_id,
-    pump,
-    scope_of,
-    tagged,
-    type_name,
-)
+from rxworker.protocols import common
+from rxworker.protocols.common import Wire, tagged
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, data_part, inside, source_part
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
 
 
-class UiMessageEncoder(RecordEncoder[Wire]):
+class UiMessageEncoder(common.RecordEncoder[Wire]):
     """Encodes the records of one run as the parts of one message.
 
     ``useChat`` accepts the parts for any records, also incomplete ones.
@@ -87,7 +77,7 @@ class UiMessageEncoder(RecordEncoder[Wire]):
         return super().catch_up(state, run_id)
 
     def _encode(self, change: changes.Change) -> Iterable[Wire]:
-        if scope_of(change).id and not isinstance(change, changes.Note | changes.Retract):
+        if common.scope_of(change).id and not isinstance(change, changes.Note | changes.Retract):
             parts = self._nested.feed(change)
             if isinstance(change, changes.CallResult) and inside(change.id) in self._inside:
                 self._inside.remove(inside(change.id))
@@ -146,7 +136,7 @@ class UiMessageEncoder(RecordEncoder[Wire]):
         # A client with nothing left to approve would resume the run by itself.
         waits = change.hook in (NESTED, UNTIL) and not any(each.needs_decision for each in change.pending)
         for pending, call_id in zip(change.pending, ids, strict=True):
-            name = interrupt_id(change.run_id, call_id)
+            name = common.interrupt_id(change.run_id, call_id)
             # A call inside is shown beside those of the run, and the client never runs it.
             shown = inside(pending.id) if pending.path else pending.id
             yield from self._calls.update(shown, pending.call, is_held=pending.is_held or bool(pending.path))
@@ -247,7 +237,7 @@ class UiMessageEncoder(RecordEncoder[Wire]):
         """
         record = change.record
         event = record.event
-        data_type = f"data-{type_name(event).replace('_', '-')}"
+        data_type = f"data-{common.type_name(event).replace('_', '-')}"
         inside = f"{'/'.join(record.path)}.{record.turn}.{record.seq}" if record.path else None
         match event:
             case events.SharedStateChange() if not record.path:
@@ -320,12 +310,12 @@ HEADERS: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, "X-Vercel-AI-UI-Me
 
 
 async def ui_message_stream(
-    batches: Batches,
+    batches: common.Batches,
     message_id: str | None = None,
     *,
     can_reset: bool = True,
     continues: bool = False,
-    before: Sequence[Batches] = (),
+    before: Sequence[common.Batches] = (),
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records, and `DONE` at the end.
 
@@ -351,8 +341,8 @@ async def ui_message_stream(
             continues=continues or not is_first,
             replay=("last" if is_last else "past") if before else None,
         )
-        async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
+        async with aclosing(common.pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
                 sent = [p for p in parts if (is_first or p["type"] != "start") and (is_last or p["type"] != "finish")]
-                yield b"".join(map(data_line, sent))
-    yield DONE
+                yield b"".join(map(common.data_line, sent))
+    yield common.DONE

@@ -82,8 +82,6 @@ def container_extra(extra: JsonObject, container: str | None) -> JsonObject:
 class OwnCalls:
     """The calls of Anthropic's own tools in a conversation, as far as it has been encoded."""
 
-    __slots__ = ("_containers", "_has_any", "_known")
-
     def __init__(self) -> None:
         self._has_any = False
         self._known: set[str] = set()  # those that are sent, in messages that do not change any more

@@ -163,8 +163,6 @@ class MessagesEncoder(MessageEncoder):
             Anthropic.
     """
 
-    __slots__ = ("_done", "_open", "_own_calls", "_toolsets", "echo", "points", "takes_unsealed")
-
     def __init__(self, *, takes_unsealed: bool = False) -> None:
         super().__init__()
         self.takes_unsealed = takes_unsealed

@@ -167,8 +167,7 @@ class OpenBlock(Struct):
 def read_start(start: JsonObject) -> tuple[events.BlockType, BlockMetadata, OpenBlock]:
     """The block that a ``start`` begins."""
     kind = next(iter(start), "")
-    member = start[kind] if kind else None
-    first: JsonObject = member if isinstance(member, dict) else {}
+    first = as_object(start.get(kind))
     call_id, name = word(first.get("toolUseId")), word(first.get("name"))
     if kind == "toolUse" and first.get("type") == "server_tool_use":
         return (SERVER_CALL, events.ToolUseMetadata(call_id, name), OpenBlock(0, SERVER_CALL, kind, first, []))

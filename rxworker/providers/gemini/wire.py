@@ -28,7 +28,7 @@ from msgspec import Raw, Struct
 from rxworker.events import BlockType, InputJsonDelta, InputValueDelta, ResponseEvent
 from rxworker.events.arguments import member_path
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
-from rxworker.messages.lenient_json import word
+from rxworker.messages.lenient_json import objects_in, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.usage import numbers_in, total
 
@@ -72,9 +72,8 @@ class PendingCall(Struct, eq=False):
                     yield InputValueDelta(self.index, member_path(name), value)
             else:
                 yield InputJsonDelta(self.index, msgspec.json.encode(args).decode())
-        for piece in partial if isinstance(partial, list) else ():
-            if isinstance(piece, dict):
-                yield from self._take_value(piece)
+        for piece in objects_in(partial):
+            yield from self._take_value(piece)
 
     def late_echo(self) -> JsonObject | None:
         """The fields of the echo that arrived after the start of the block."""

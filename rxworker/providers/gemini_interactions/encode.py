@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
+from rxworker.messages.lenient_json import as_array, as_object
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -33,7 +34,7 @@ from rxworker.providers.fit import DYNAMIC, effort, settings_as, with_extra
 from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
-from rxworker.providers.takes import TAKES, media, readable, safe_name
+from rxworker.providers.takes import TAKES, Media, media, readable, safe_name
 
 NAME = "gemini_interactions"
 _TAKES = TAKES[NAME]
@@ -118,7 +119,7 @@ def _user_steps(blocks: Sequence[content.Content], names: dict[str, str]) -> lis
         elif isinstance(block, content.OpaqueBlock):
             echo = user_echo(block)
             (contents if echo["type"] in CONTENTS else steps).append(echo)
-        elif isinstance(block, content.Text | content.Refusal | content.Image | content.Document | content.Audio):
+        else:
             contents += _contents(block)
     if contents:
         steps.append({"type": INPUT, "content": contents})
@@ -144,12 +145,12 @@ def encode_result(result: content.ToolResult, name: str) -> JsonObject:
     return step
 
 
-def _contents(
-    block: content.Text | content.Refusal | content.Image | content.Document | content.Audio,
-) -> list[JsonObject]:
-    """The contents that a block becomes."""
+def _contents(block: content.Content) -> list[JsonObject]:
+    """The contents that a block becomes; none where it is neither a text nor media."""
     if isinstance(block, content.Text | content.Refusal):
         return [{"type": "text", "text": block.text}] if block.text else []
+    if not isinstance(block, Media):
+        return []
     block = media(block, _TAKES)
     title = block.title if isinstance(block, content.Document) else None
     named: list[JsonObject] = [{"type": "text", "text": f"{title}:"}] if title else []
@@ -164,8 +165,7 @@ def _contents(
 def _add_block(block: content.Content, own: bool, steps: list[JsonObject]) -> None:
     """Add a block of an answer, to the step of the block before it or as a step of its own."""
     echo: JsonObject = (getattr(block, "echo", None) or {}) if own else {}
-    found = echo.get(STEP)
-    kept: JsonObject = found if isinstance(found, dict) else {}
+    kept = as_object(echo.get(STEP))
     if isinstance(block, content.ToolCall):
         call: JsonObject = {"id": block.id, "name": safe_name(block.name, _TAKES.names), "arguments": arguments(block)}
         steps.append({"type": CALL, **kept, **call})
@@ -175,9 +175,7 @@ def _add_block(block: content.Content, own: bool, steps: list[JsonObject]) -> No
     elif CONTENT in echo or isinstance(block, content.Text | content.Refusal | content.Image | content.Document):
         contents = _output(block, echo, own)
         if contents and JOINS in echo and steps and steps[-1]["type"] == OUTPUT:
-            before = steps[-1]["content"]
-            joined: list[Json] = [*(before if isinstance(before, list) else ()), *contents]
-            steps[-1] = {**steps[-1], **kept, "content": joined}
+            steps[-1] = {**steps[-1], **kept, "content": [*as_array(steps[-1]["content"]), *contents]}
         elif contents:
             steps.append({"type": OUTPUT, **kept, "content": [*contents]})
     elif kept and isinstance(block, content.ProviderBlock):
@@ -201,9 +199,7 @@ def _output(block: content.Content, echo: JsonObject, own: bool) -> list[JsonObj
         return [{"type": "text", "text": block.text, "annotations": [*block.citations]}]
     if isinstance(block, content.Image | content.Document) and not (block.data or block.url):
         return []  # what another provider made and keeps
-    return (
-        _contents(block) if isinstance(block, content.Text | content.Refusal | content.Image | content.Document) else []
-    )
+    return _contents(block)
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:

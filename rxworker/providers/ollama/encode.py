@@ -25,17 +25,14 @@ from rxworker.messages import Conversation, Json, JsonObject, Message, ToolMeta,
 from rxworker.providers.base import AUTO, Request
 from rxworker.providers.content import FAILED, arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.fit import settings_as, with_extra
+from rxworker.providers.fit import OFF, settings_as, with_extra
+from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.takes import TAKES, media, readable
 
 # The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {
-    "off": False,
-    "none": False,
-    "disabled": False,
-    "on": True,
-    "enabled": True,
-    "adaptive": True,
+    **dict.fromkeys(OFF, False),
+    **dict.fromkeys(("on", "enabled", ADAPTIVE), True),
     "minimal": "low",
     "xhigh": "high",
 }

@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from rxworker.events import BlockType, CitationDelta, InputJsonDelta, Opaque, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import objects_in, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.openai_chat.tools import Emit, ToolCalls
@@ -19,8 +20,7 @@ from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolC
 
 def text_of_details(details: Iterable[JsonObject]) -> str:
     """The thinking in them."""
-    texts = (detail.get("text") or detail.get("summary") for detail in details)
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(word(detail.get("text") or detail.get("summary")) for detail in details)
 
 
 def merge_details(details: Iterable[JsonObject]) -> list[Json]:
@@ -56,8 +56,7 @@ def _join(group: list[JsonObject]) -> JsonObject:
         joined |= {k: v for k, v in detail.items() if v is not None or k not in joined}
     for field in ("text", "summary"):
         if field in joined:
-            pieces = [detail.get(field) for detail in group]
-            joined[field] = "".join(piece for piece in pieces if isinstance(piece, str))
+            joined[field] = "".join(word(detail.get(field)) for detail in group)
     return joined
 
 
@@ -241,9 +240,8 @@ class Choice:
         elif kind == "thinking" and isinstance(inner, str):
             self._say(BlockType.THINKING, inner)
         elif kind == "thinking" and isinstance(inner, list):
-            for one in inner:
-                text = one.get("text") if isinstance(one, dict) else None
-                self._say(BlockType.THINKING, text if isinstance(text, str) else "")
+            for one in objects_in(inner):
+                self._say(BlockType.THINKING, word(one.get("text")))
         else:
             self._emit(Opaque(f"content.{kind}", part))
 

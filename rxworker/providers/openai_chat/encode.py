@@ -105,8 +105,6 @@ class MessagesEncoder(MessageEncoder):
         breakpoints: The same.
     """
 
-    __slots__ = ("_answered", "_asked", "_has_results", "_ids", "_rest", "breakpoints", "dialect", "has_tools")
-
     def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False, breakpoints: bool = False) -> None:
         super().__init__()
         self.dialect = dialect

@@ -20,7 +20,6 @@ The input is a row of items: messages, calls and their results each stand for th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -29,7 +28,7 @@ from msgspec.structs import replace
 
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
-from rxworker.messages.lenient_json import as_array, json_text
+from rxworker.messages.lenient_json import as_array, as_object, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     FAILED,
@@ -120,8 +119,6 @@ class InputEncoder(MessageEncoder):
         items: The encoded items so far, for `array`.
     """
 
-    __slots__ = ("_answers", "breakpoints", "items")
-
     def __init__(self, *, breakpoints: bool = False) -> None:
         super().__init__()
         self.breakpoints = breakpoints
@@ -169,9 +166,8 @@ def _answer(call: content.ToolCall, own: bool) -> JsonObject:
         return {"type": OUTPUT, "call_id": safe_name(call.id)}
     echo = call.echo or {}
     answer: JsonObject = {"type": CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT, "call_id": call.id}
-    item = echo.get(ITEM)
-    caller = item.get("caller") if isinstance(item, dict) else None
-    if isinstance(caller, dict) and caller.get("type") == "program":
+    caller = as_object(as_object(echo.get(ITEM)).get("caller"))
+    if caller.get("type") == "program":
         answer["caller"] = caller
     return answer
 
@@ -258,17 +254,8 @@ PARTS: PartEncoders = {
 }
 
 
-Answered: TypeAlias = (
-    content.Text
-    | content.Refusal
-    | content.Thinking
-    | content.ToolCall
-    | content.ProviderBlock
-    | content.Image
-    | content.Document
-)
-"""The content of an answer that may have an echo."""
-
+# The content of an answer that has no echo.
+WITHOUT_ECHO = (content.ToolResult, content.CachePoint, content.Audio)
 # Kinds of blocks, as tuples: a union would be created at each use.
 SPOKEN = (content.Text, content.Refusal)
 NOTHING: JsonObject = {}
@@ -280,25 +267,13 @@ def encode_answer(blocks: Sequence[content.Content]) -> list[JsonObject]:
     >>> encode_answer([content.Text("yes")])
     [{'role': 'assistant', 'content': 'yes'}]
     """
-    groups: list[list[Answered]] = []
-    by_place: dict[int, list[Answered]] = {}
-    for block in blocks:
-        if type(block) is content.ToolResult or type(block) is content.CachePoint or type(block) is content.Audio:
-            continue  # without an echo
-        place = block.echo.get(PLACE) if block.echo else None
-        if not isinstance(place, int):
-            groups.append([block])
-        elif place in by_place:
-            by_place[place].append(block)
-        else:
-            by_place[place] = [block]
-            groups.append(by_place[place])
-    if len(groups) == len(by_place):  # each has a place
-        groups = [by_place[place] for place in sorted(by_place)]
-    items: list[JsonObject] = []
-    for group in groups:
-        if (item := _encode_item(group)) is not None:
-            items.append(item)
+    groups: dict[int, list[content.Content]] = {}  # by the places of their items; below 0 where there is none
+    for at, block in enumerate(blocks):
+        if not isinstance(block, WITHOUT_ECHO):
+            place = block.echo.get(PLACE) if block.echo else None
+            groups.setdefault(place if isinstance(place, int) else ~at, []).append(block)
+    places = groups if min(groups, default=0) < 0 else sorted(groups)
+    items = [item for place in places if (item := _encode_item(groups[place])) is not None]
     while items and items[-1].get("type") == REASONING:
         items.pop()
     return items
@@ -314,10 +289,10 @@ def encode_call(call: content.ToolCall) -> JsonObject:
     }
 
 
-def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
+def _encode_item(blocks: Sequence[content.Content]) -> JsonObject | None:
     """One item from its blocks; the last of them has it whole."""
     block = blocks[-1]
-    echo = block.echo or NOTHING
+    echo: JsonObject = getattr(block, "echo", None) or NOTHING
     found = echo.get(ITEM)
     item = found if isinstance(found, dict) else None
     if isinstance(block, content.ToolCall):
