@@ -174,7 +174,7 @@ async def test_lanes_end_with_the_call_and_get_the_result_later() -> None:
         lanes = terminal.feed([record])
         if isinstance(record.event, ToolStop):
             assert [(item.stage, item.ended) for item in step.items] == [("done", record.time)]
-            assert [(lane.stage, lane.ended) for lane in lanes] == [("done", record.time)]
+            assert [(lane.item.stage, lane.item.ended) for lane in lanes] == [("done", record.time)]
         if isinstance(record.event, ToolOutput):
             assert [call.result for call in view.calls()] == [record.event.result]
             assert [lane.kind for lane in lanes] == ["call"]

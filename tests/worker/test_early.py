@@ -199,7 +199,7 @@ async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool, de
     terminal, shown = TerminalLanes(), dict[int, TerminalLane]()
     for lane in terminal.feed(records):
         shown[id(lane)] = lane
-    assert [lane.stage for lane in shown.values() if lane.kind == "call"] == ["retracted"] * 2
+    assert [lane.item.stage for lane in shown.values() if lane.kind == "call"] == ["retracted"] * 2
     view = RunView()
     changes = [change for record in records for change in view.step(record).changes]
     assert [item.stage for item in view.calls()] == ["retracted", "retracted"]

@@ -7,18 +7,18 @@ drops a lane when its item cannot change any more; the widgets keep as many as t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from rxworker import events
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import Message, ToolResult
+from rxworker.messages import Message
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources, plural
 from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
-from rxworker.views.changes import StepClose
-from rxworker.views.run_view import OVER, ItemStage
+from rxworker.views.changes import Scope, StepClose
+from rxworker.views.run_view import ItemStage
 
 LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
 TextKind: TypeAlias = Literal["thinking", "text"]
@@ -29,93 +29,93 @@ TEXT_KINDS: dict[events.BlockType, TextKind] = {
 }
 
 
+TITLES = {events.BlockType.IMAGE: "an image", events.BlockType.OPAQUE: "unknown content"}
+"""The titles of blocks that a terminal cannot show."""
+MAX_SOURCES = 50
+KEPT = 200
+"""Maximum number of items that are kept for the trace."""
+ARGUMENTS = 400
+"""Maximum number of characters of a call's arguments and of its progress."""
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
-    """An item of the conversation: a message, text, thinking or a note. Compared by identity.
+    """An item of the conversation, as clean text: a message, text, thinking, a call or a note. Compared by identity.
 
     Attributes:
         kind: The kind of the item.
+        item: The item: its stage and its times, its run, and the text and the citations of a block.
         title: The heading.
-        path: The ids of the tool calls that enclose it, the outermost first.
-        stage: The stage of the item.
-        began: When it began, in seconds since the epoch.
-        ended: When it ended; ``None`` while it is open.
-        pieces: Its text, in the pieces that arrived.
-        sources: The sources that the text cites.
-        times: How often it was repeated.
-        choice: The index of the response's choice, from 0. The conversation keeps choice 0.
-        cited: How many citations of its item it has.
-    """
-
-    kind: LaneKind
-    title: str = ""
-    path: tuple[str, ...] = ()
-    stage: ItemStage = "open"
-    began: float = 0.0
-    ended: float | None = None
-    pieces: list[str] = field(default_factory=list[str])
-    sources: list[str] = field(default_factory=list[str])
-    times: int = 1
-    choice: int = 0
-    cited: int = 0
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return "".join(self.pieces)
-
-    @property
-    def depth(self) -> int:
-        """The number of tool calls that enclose it."""
-        return len(self.path)
-
-    @property
-    def choice_label(self) -> str:
-        """The label of a further choice; empty for the first.
-
-        >>> Lane("text", choice=1).choice_label
-        'Choice 2'
-        """
-        return f"Choice {self.choice + 1}" if self.choice else ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self.stage in OVER
-
-    def end(self, now: float, stage: ItemStage = "done") -> None:
-        """End it, unless it has ended already."""
-        if not self.is_over:
-            self.stage, self.ended = stage, now
-
-    def seconds(self, now: float) -> float:
-        """Its duration."""
-        return max(0.0, (now if self.ended is None else self.ended) - self.began)
-
-
-@dataclass(slots=True, eq=False)
-class CallLane(Lane):
-    """A tool call: ``title`` is the name of the tool, ``pieces`` the arguments as they arrive.
-
-    Attributes:
-        call_id: The id of the call.
-        arguments: The complete arguments in one line.
-        progress: The latest progress report of the tool.
+        note: The text, if the item has none.
+        arguments: The complete arguments of a call in one line.
+        progress: The latest progress report of its tool.
         reports: The number of progress reports.
-        result: The result that the model receives; ``None`` before that.
-        took: The duration of the call in seconds.
         edits: The edits of files that the tool reported.
         plan: The plan that the tool reported last.
     """
 
-    call_id: str = ""
+    kind: LaneKind
+    item: ViewItem
+    title: str = ""
+    note: str = ""
     arguments: str = ""
     progress: str = ""
     reports: int = 0
-    result: str | None = None
-    took: float = 0.0
     edits: list[FileEdit] = field(default_factory=list[FileEdit])
     plan: tuple[PlanStep, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The ids of the tool calls that enclose it, the outermost first."""
+        return self.item.scope.path
+
+    @property
+    def call(self) -> CallView:
+        """The item of a call."""
+        assert isinstance(self.item, CallView)
+        return self.item
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.pieces())
+
+    def pieces(self, after: int = 0) -> list[str]:
+        """The pieces in which its text arrived, after so many."""
+        item = self.item
+        if self.kind == "note" or not isinstance(item, BlockView):
+            return [self.note][after:] if self.note else []
+        if isinstance(item, CallView) and item.values:
+            pieces = [*map(_value, item.values[after:])]
+        else:
+            pieces = [*map(clean, item.pieces[after:])]
+        return pieces if after or not pieces else [pieces[0].lstrip("\n"), *pieces[1:]]
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources that the text cites."""
+        cited = self.item.citations if isinstance(self.item, BlockView) else []
+        return [*dict.fromkeys(source for each in cited for source in describe_sources(each))][:MAX_SOURCES]
+
+    @property
+    def result(self) -> str | None:
+        """The result of a call that the model receives; ``None`` before that."""
+        if (result := self.call.result) is None:
+            return None
+        content = result.content
+        return clean(content if isinstance(content, str) else describe_parts(content)) or "(no text)"
+
+    @property
+    def choice_label(self) -> str:
+        """The label of a further choice of the response; empty for the first, which the conversation keeps."""
+        choice = self.item.block.choice if isinstance(self.item, BlockView) else 0
+        return f"Choice {choice + 1}" if choice else ""
+
+    def seconds(self, now: float) -> float:
+        """Its duration."""
+        item = self.item
+        began = item.started if isinstance(item, CallView) and item.started is not None else item.began
+        return max(0.0, (now if item.ended is None else item.ended) - began)
 
 
 PEOPLE = ("send", "resume")
@@ -204,16 +204,7 @@ def _note(record: events.Record, title: str, text: str) -> Lane:
 
 def _lane(record: events.Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
     at = record.time
-    return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
-
-
-TITLES = {events.BlockType.IMAGE: "an image", events.BlockType.OPAQUE: "unknown content"}
-"""The titles of blocks that a terminal cannot show."""
-MAX_SOURCES = 50
-KEPT = 200
-"""Maximum number of items that are kept for the trace."""
-ARGUMENTS = 400
-"""Maximum number of characters of a call's arguments and of its progress."""
+    return Lane(kind, ViewItem(Scope(path=record.path), record.turn, at, at, stage), title, text)
 
 
 class Lanes:
@@ -262,7 +253,7 @@ class Lanes:
         """Start a run: end the previous pause, and end the calls that waited unless this run resumes them."""
         lanes, self._panels = self._panels, []
         for panel in lanes:
-            panel.end(record.time)
+            panel.item.end(record.time)
         if self.view.began is None:
             return [*lanes, *user_lanes(record)]
         if isinstance(record.event, events.RunResume):
@@ -280,39 +271,13 @@ class Lanes:
         lanes = self._shown.get(item)
         if lanes is None:
             lanes = self._shown[item] = _lanes_of(item)
-        for lane in lanes:
-            _update(lane, item)
+        if isinstance(item, CallView):
+            _update_call(lanes[0], item)
         return lanes
 
 
-def _update(lane: Lane, item: ViewItem) -> None:
-    """Add what is new in the item of a lane."""
-    if isinstance(item, NoteView):
-        lane.times = item.times
-        if item.stage == "retracted":
-            lane.stage = item.stage
-        return
-    assert isinstance(item, BlockView)
-    lane.stage, lane.ended = item.stage, item.ended
-    if isinstance(item, CallView) and item.values:
-        pieces = [_value(each) for each in item.values[len(lane.pieces) :]]
-    else:
-        pieces = [clean(piece) for piece in item.pieces[len(lane.pieces) :]]
-    for piece in pieces:
-        lane.pieces.append(piece if lane.pieces else piece.lstrip("\n"))
-    if isinstance(item, CallView) and isinstance(lane, CallLane):
-        _update_call(lane, item)
-        return
-    for citation in item.citations[lane.cited :]:
-        for source in describe_sources(citation):
-            if source not in lane.sources and len(lane.sources) < MAX_SOURCES:
-                lane.sources.append(source)
-    lane.cited = len(item.citations)
-
-
-def _update_call(lane: CallLane, item: CallView) -> None:
+def _update_call(lane: Lane, item: CallView) -> None:
     lane.title = one_line(item.block.tool) or item.block.block_type.value
-    lane.began = item.began if item.started is None else item.started
     if item.call is not None:
         # The arguments after hooks or an approval may differ from what the model wrote.
         lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
@@ -327,26 +292,18 @@ def _update_call(lane: CallLane, item: CallView) -> None:
                 lane.plan = steps
             case None:
                 lane.progress = describe_json(item.progress, ARGUMENTS)
-    if item.result is not None:
-        lane.result = _text_of(item.result)
-    lane.took = item.seconds
 
 
 def _lanes_of(item: ViewItem) -> list[Lane]:
-    path, began = item.scope.path, item.began
     if isinstance(item, NoteView):
-        return list(note_of(item.record))
+        return [replace(lane, item=item) for lane in note_of(item.record)]
     assert isinstance(item, BlockView)
-    block, lane = item.block, Lane("note", path=path, began=began)
+    kind = item.block.block_type
     if isinstance(item, CallView):
-        lane = CallLane("call", path=path, began=began, call_id=block.call_id)
-    elif block.block_type in TEXT_KINDS:
-        lane.kind = TEXT_KINDS[block.block_type]
-    else:
-        lane.title = TITLES.get(block.block_type, "")
-        lane.pieces += [one_line(item.kind)] if item.kind else []
-    lane.choice = block.choice
-    return [lane]
+        return [Lane("call", item)]
+    if kind in TEXT_KINDS:
+        return [Lane(TEXT_KINDS[kind], item)]
+    return [Lane("note", item, TITLES.get(kind, ""), one_line(item.kind))]
 
 
 def _value(event: events.InputValueDelta) -> str:
@@ -355,9 +312,3 @@ def _value(event: events.InputValueDelta) -> str:
     if event.append:
         return clean(value) if isinstance(value, str) else describe_json(value)
     return f"\n{one_line(event.path)} {describe_json(value)}"
-
-
-def _text_of(result: ToolResult) -> str:
-    content = result.content
-    text = content if isinstance(content, str) else describe_parts(content)
-    return clean(text) or "(no text)"

@@ -40,6 +40,8 @@ from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import Lane, Lanes
+from rxworker.views.changes import Scope
+from rxworker.views.run_view import ViewItem
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
@@ -550,7 +552,7 @@ class TerminalSession:
     def error_lane(self, error: BaseException) -> Lane:
         """Return a lane that shows an error."""
         title, text = advise(error, clean(one_line(self._wording(error))))
-        return Lane("error", clean(title), stage="done", pieces=[clean(text)])
+        return Lane("error", ViewItem(Scope(), 0, 0.0, 0.0, "done"), clean(title), clean(text))
 
     def _started(self, begun: Run[object]) -> None:
         self.active, self.latest = begun, begun.id

@@ -28,9 +28,10 @@ from textual.widgets import Static
 
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
-from rxworker.ui.terminal.lanes import CallLane, Lane
+from rxworker.ui.terminal.lanes import Lane, LaneKind
 from rxworker.ui.terminal.section import MAX, DocumentSection, Paint, Section, TextSection, is_document
 from rxworker.ui.terminal.themes import app_of
+from rxworker.views import NoteView as ShownNote
 from rxworker.views.amounts import duration
 from rxworker.views.run_view import ItemStage
 
@@ -52,7 +53,8 @@ class LaneView(Widget):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less")]
 
     def __init__(self, lane: Lane, text: TextSection) -> None:
-        inner = f" -inner -depth{min(lane.depth, DEEPEST)}" if lane.depth else ""
+        depth = len(lane.path)
+        inner = f" -inner -depth{min(depth, DEEPEST)}" if depth else ""
         super().__init__(classes=f"lane -{lane.kind}{inner}")
         self.lane = lane
         self.unfolded = False
@@ -88,13 +90,12 @@ class LaneView(Widget):
 
     def show_changes(self) -> None:
         """Update from the lane."""
-        pieces = self.lane.pieces
-        if self._taken < len(pieces):
-            self.take(pieces[self._taken :])
-            self._taken = len(pieces)
+        if pieces := self.lane.pieces(self._taken):
+            self.take(pieces)
+            self._taken += len(pieces)
         self.change()
-        if self.lane.stage != self._stage:
-            self._stage = self.lane.stage
+        if self.lane.item.stage != self._stage:
+            self._stage = self.lane.item.stage
             self.remove_class(*[f"-{each}" for each in STAGES if each != self._stage], update=False)
             self.add_class(f"-{self._stage}")
         self._settle()
@@ -241,7 +242,7 @@ STATES: dict[ItemStage, Part] = {
 
 def marks(lane: Lane) -> list[Part]:
     """Return a label for how a lane ended, unless it ended normally."""
-    return [ENDS[lane.stage]] if lane.stage in ENDS else []
+    return [ENDS[stage]] if (stage := lane.item.stage) in ENDS else []
 
 
 def document_of(view: LaneView, text: str) -> DocumentSection:
@@ -289,7 +290,7 @@ class TextView(LaneView):
         sources = "\n".join(f"[{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
         if sources != self._sources.text:
             self._sources.replace([("", sources)])
-        if self.lane.is_over and self._document is not None and not self._is_whole:
+        if self.lane.item.is_over and self._document is not None and not self._is_whole:
             self._is_whole = True
             self._document.append("", is_last=True)
 
@@ -314,8 +315,9 @@ class ThinkingView(LaneView):
         """The duration."""
         lane = self.lane
         took = lane.seconds(time.time())
-        of_choice = f" · {lane.choice_label}" if lane.choice else ""
-        if not lane.is_over:
+        label = lane.choice_label
+        of_choice = f" · {label}" if label else ""
+        if not lane.item.is_over:
             return [(f"◌ Thinking{of_choice}", "busy")], [(duration(took), "dim")]
         sign = "▾" if self.unfolded else "▸"
         title = "Thought" if took < 0.05 else f"Thought for {duration(took)}"
@@ -332,14 +334,14 @@ class ThinkingView(LaneView):
 
     def change(self) -> None:
         """Fold the text when it is complete."""
-        if self.lane.is_over and self._text.limit:
+        if self.lane.item.is_over and self._text.limit:
             self._text.limit = 0
             self.draw_again()
 
     def draw_again(self) -> None:
         """Render the complete text as Markdown, with the present theme."""
         text = self._text.text
-        if self.lane.is_over and is_document(text):
+        if self.lane.item.is_over and is_document(text):
             self._document = document_of(self, text)
             self._settle()
 
@@ -357,9 +359,8 @@ class CallView(LaneView):
         lane: The call.
     """
 
-    def __init__(self, lane: CallLane) -> None:
+    def __init__(self, lane: Lane) -> None:
         super().__init__(lane, TextSection("dim", limit=ARGUMENT_LINES, from_end=True))  # of the arguments
-        self._call = lane
         self._progress = TextSection("dim", limit=2)
         self._result = TextSection("body", limit=RESULT_LINES)
         self._edits = TextSection("body", limit=DIFF_LINES)
@@ -369,14 +370,14 @@ class CallView(LaneView):
 
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The tool, its arguments and its state."""
-        call = self._call
-        arguments = call.arguments if call.stage != "open" else ""
-        label = f"({call.choice_label}) " if call.choice else ""
-        return [(f"⚙ {call.title} {label}", "title"), (arguments, "dim")], [self._state()]
+        lane = self.lane
+        arguments = lane.arguments if lane.item.stage != "open" else ""
+        label = f"({choice}) " if (choice := lane.choice_label) else ""
+        return [(f"⚙ {lane.title} {label}", "title"), (arguments, "dim")], [self._state()]
 
     def sections(self) -> Sequence[Section]:
         """The arguments if needed, the progress and the result."""
-        call = self._call
+        call = self.lane.call
         shown: list[Section] = []
         if call.stage == "open" or self.unfolded:
             shown.append(self._text)
@@ -386,35 +387,35 @@ class CallView(LaneView):
 
     def change(self) -> None:
         """Show new progress, or the result."""
-        call = self._call
-        if call.reports != self._reports:
-            self._reports = call.reports
-            self._progress.replace([("", call.progress)])
-            self._plan.replace(plan_lines(call.plan))
-            if len(call.edits) != self._edited:
-                self._edited = len(call.edits)
-                self._edits.replace([line for edit in call.edits for line in edit_lines(edit)])
-        if call.result is not None and not self._has_result:
+        lane = self.lane
+        if lane.reports != self._reports:
+            self._reports = lane.reports
+            self._progress.replace([("", lane.progress)])
+            self._plan.replace(plan_lines(lane.plan))
+            if len(lane.edits) != self._edited:
+                self._edited = len(lane.edits)
+                self._edits.replace([line for edit in lane.edits for line in edit_lines(edit)])
+        if not self._has_result and (result := lane.result) is not None:
             self._has_result = True
-            if is_diff(call.result):
+            if is_diff(result):
                 self._result.limit = DIFF_LINES
-                self._result.replace(diff_lines(call.result))
+                self._result.replace(diff_lines(result))
             else:
-                self._result.append(call.result)
+                self._result.append(result)
 
     def can_fold(self) -> bool:
         """Whether there are arguments to show, or more of the result."""
-        return self._call.is_over or super().can_fold()
+        return self.lane.item.is_over or super().can_fold()
 
     def _state(self) -> Part:
-        call = self._call
+        call = self.lane.call
         match call.stage:
             case "running":
-                return f"● {duration(call.seconds(time.time()))}", "busy"
+                return f"● {duration(self.lane.seconds(time.time()))}", "busy"
             case "done":
-                return f"✓ {duration(call.took)}" if call.took >= 0.05 else "✓", "good"
+                return f"✓ {duration(call.seconds)}" if call.seconds >= 0.05 else "✓", "good"
             case "failed":
-                return f"✗ failed, {duration(call.took)}", "bad"
+                return f"✗ failed, {duration(call.seconds)}", "bad"
             case stage:
                 return STATES[stage]
 
@@ -440,7 +441,8 @@ class NoteView(LaneView):
         """The source, and the text if it is short."""
         title = [("· ", "dim"), (self.lane.title, "title")]
         text_part = [(f"  {line}", "dim") for _, line in self._text.lines] if self._is_short() else []
-        times = [(f"{self.lane.times} times", "dim")] if self.lane.times > 1 else []
+        item = self.lane.item
+        times = [(f"{item.times} times", "dim")] if isinstance(item, ShownNote) and item.times > 1 else []
         return [*title, *text_part], times
 
     def sections(self) -> Sequence[Section]:
@@ -467,16 +469,17 @@ class PanelView(UserView):
         """The title."""
         if self.lane.kind == "error":
             return [(f"✗ {self.lane.title}", "bad")], []
-        if self.lane.is_over:
+        if self.lane.item.is_over:
             return [("‖ Was paused", "dim")], []
         return [(f"‖ {self.lane.title}", "busy")], []
 
 
 MAX_LANES = 400
-VIEWS: dict[str, Callable[[Lane], LaneView]] = {
+VIEWS: dict[LaneKind, Callable[[Lane], LaneView]] = {
     "user": UserView,
     "thinking": ThinkingView,
     "text": TextView,
+    "call": CallView,
     "note": NoteView,
     "pause": PanelView,
     "error": PanelView,
@@ -508,7 +511,7 @@ class Transcript(VerticalScroll):
             if view is not None:
                 view.show_changes()
             elif self._is_worth_showing(lane):
-                view = self._views[lane] = view_of(lane)
+                view = self._views[lane] = VIEWS[lane.kind](lane)
                 fresh.append(view)
         if fresh:
             for is_inner, views in groupby(fresh, lambda view: bool(view.lane.path)):
@@ -531,7 +534,7 @@ class Transcript(VerticalScroll):
     def tick(self) -> None:
         """Redraw the durations of open lanes."""
         for lane, view in self._views.items():
-            if not lane.is_over:
+            if not lane.item.is_over:
                 view.refresh()
 
     def draw_again(self) -> None:
@@ -569,28 +572,23 @@ class Transcript(VerticalScroll):
         """The last part of a call, so that runs of calls at once stay apart: of what is inside it, or else the call."""
         for view in reversed(self.views):
             lane = view.lane
-            inside = (*lane.path, lane.call_id) if isinstance(lane, CallLane) else lane.path
+            inside = (*lane.path, lane.call.block.call_id) if lane.kind == "call" else lane.path
             if inside[: len(path)] == path:
                 return view
         return None
 
     def _is_worth_showing(self, lane: Lane) -> bool:
         # A thinking block may contain only a signature; an answer with calls may have an empty text.
-        return bool(lane.pieces or lane.sources) or lane.kind not in ("thinking", "text") or not lane.is_over
+        return lane.kind not in ("thinking", "text") or not lane.item.is_over or bool(lane.text or lane.sources)
 
     async def _make_room(self) -> None:
         self._greeting.display = self._left_out > 0 or not self._views
         over = len(self._views) - MAX_LANES
         if over <= 0:
             return
-        old = [lane for lane in list(self._views)[:over] if lane.is_over]
+        old = [lane for lane in list(self._views)[:over] if lane.item.is_over]
         self._left_out += len(old)
         await self.remove_children([self._views.pop(lane) for lane in old])
         hidden = plural(self._left_out, "earlier part")
         self._greeting.update(f"{hidden} no longer shown; the worker keeps the whole conversation")
         self._greeting.display = True
-
-
-def view_of(lane: Lane) -> LaneView:
-    """Return the widget for a lane."""
-    return CallView(lane) if isinstance(lane, CallLane) else VIEWS[lane.kind](lane)

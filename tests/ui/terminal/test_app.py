@@ -136,7 +136,7 @@ async def test_an_attempt_that_is_retracted_is_marked(open_app: Open) -> None:
     model = ScriptedModel([say("Half a sen") + fail("busy", "overloaded"), "All of it."])
     async with open_app(Worker(model)) as person:
         await person.ask("Say it.")
-        assert [view.lane.stage for view in person.lanes if view.lane.kind == "text"] == ["retracted", "done"]
+        assert [view.lane.item.stage for view in person.lanes if view.lane.kind == "text"] == ["retracted", "done"]
         assert "↶ retracted" in person.screen
         assert "busy" in person.screen
 
@@ -185,7 +185,7 @@ async def test_messages_of_the_hooks_of_the_terminal_are_shown(open_app: Open) -
         notes = [(view.lane.title, view.lane.text) for view in person.lanes]
         assert any("Skip" in text for title, text in notes if title == "dangerous_command_guard")
         assert any("long answer" in text for title, text in notes if title == "long_answer_notice")
-        refused = next(view.lane for view in person.lanes if view.lane.kind == "call")
+        refused = next(view.lane.item for view in person.lanes if view.lane.kind == "call")
         assert refused.stage == "refused"
 
 
@@ -245,7 +245,7 @@ async def test_many_deltas_cost_few_pictures(open_app: Open) -> None:
         await person.ask("A lot.")
         view = person.lanes[-1]
         assert len(view.lane.text) == 80_000
-        assert len(view.lane.pieces) < 1_000
+        assert len(view.lane.pieces()) < 1_000
         assert view.drawn < 2_000
 
 
@@ -284,7 +284,7 @@ async def test_runs_inside_runs_stand_further_to_the_right(open_app: Open) -> No
     model = ScriptedModel([call("research", task="Ponds?"), "All is found."])
     async with open_app(Worker(model, tools=[middle])) as person:
         await person.ask("Write.")
-        places = [(view.lane.depth, view.region.x) for view in person.lanes]
+        places = [(len(view.lane.path), view.region.x) for view in person.lanes]
         assert [depth for depth, _ in places] == [0, 0, 1, 2, 1, 0]
         lefts = dict(places)
         assert lefts[0] < lefts[1] < lefts[2]
@@ -298,7 +298,7 @@ async def test_what_runs_inside_calls_at_once_stands_below_its_call(open_app: Op
     both = call("research", task="ponds") + call("research", task="frogs")
     async with open_app(Worker(ScriptedModel([both, "Done."]), tools=[research])) as person:
         await person.ask("Write.")
-        shown = [getattr(view.lane, "arguments", "") or view.lane.text for view in person.lanes]
+        shown = [view.lane.arguments or view.lane.text for view in person.lanes]
         assert shown == ["Write.", 'task="ponds"', "About ponds.", 'task="frogs"', "About frogs.", "Done."]
 
 

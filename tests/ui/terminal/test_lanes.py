@@ -36,7 +36,8 @@ from rxworker.events import (
 )
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Conversation, Document, Image, Message, Text, ToolCall, ToolResult
-from rxworker.ui.terminal.lanes import CallLane, Lane, Lanes
+from rxworker.ui.terminal.lanes import Lane, Lanes
+from rxworker.views import NoteView
 
 CALL = ToolCall("c1", "look", {"at": "a"})
 ASK = PauseState("ask", (PausedCall(0, CALL),), (0,))
@@ -61,7 +62,7 @@ class Fold:
         return changed
 
     def told(self) -> list[tuple[str, str, str]]:
-        return [(lane.kind, lane.stage, lane.text or lane.title) for lane in self.lanes]
+        return [(lane.kind, lane.item.stage, lane.text or lane.title) for lane in self.lanes]
 
 
 def called() -> list[Event]:
@@ -93,8 +94,7 @@ def test_a_call_that_only_its_stop_names_appears_with_its_stop() -> None:
     assert fold.told() == [("call", "waiting", '{"at":"a"}')]
     fold.feed(ToolStart(CALL), ToolStop(ToolResult("c1", "rain", name="look"), 0.5))
     (lane,) = fold.lanes
-    assert isinstance(lane, CallLane)
-    assert (lane.title, lane.arguments, lane.stage) == ("look", 'at="a"', "done")
+    assert (lane.title, lane.arguments, lane.item.stage) == ("look", 'at="a"', "done")
 
 
 def test_a_call_whose_arguments_were_missed_appears_when_it_runs() -> None:
@@ -110,7 +110,7 @@ def test_a_provider_call_that_only_its_stop_names_is_not_run_here() -> None:
     block = BlockType.SERVER_TOOL_USE
     stop = BlockStop(0, block, metadata=ToolUseMetadata("s1", "find"))
     fold.feed(AttemptStart(), InputJsonDelta(0, "{}"), stop)
-    assert [(lane.title, lane.stage) for lane in fold.lanes] == [("find", "done")]
+    assert [(lane.title, lane.item.stage) for lane in fold.lanes] == [("find", "done")]
 
 
 def test_further_choices_are_marked() -> None:
@@ -123,7 +123,7 @@ def test_further_choices_are_marked() -> None:
         TextDelta(2, "Three", choice=2),
         ThinkingDelta(3, "Hm", choice=1),
     )
-    assert [lane.choice for lane in fold.lanes] == [0, 1, 2, 1]
+    assert [lane.choice_label for lane in fold.lanes] == ["", "Choice 2", "Choice 3", "Choice 2"]
 
 
 def test_a_call_of_a_further_choice_is_not_run() -> None:
@@ -131,7 +131,7 @@ def test_a_call_of_a_further_choice_is_not_run() -> None:
     block = BlockType.TOOL_USE
     fold.feed(*called(), BlockStart(1, block, ToolUseMetadata("c2", "look"), choice=1))
     fold.feed(InputJsonDelta(1, "{}"), BlockStop(1, block))
-    assert [(lane.stage, lane.choice) for lane in fold.lanes] == [("waiting", 0), ("refused", 1)]
+    assert [(lane.item.stage, lane.choice_label) for lane in fold.lanes] == [("waiting", ""), ("refused", "Choice 2")]
 
 
 def test_a_call_goes_from_its_arguments_to_its_result_in_one_lane() -> None:
@@ -139,14 +139,13 @@ def test_a_call_goes_from_its_arguments_to_its_result_in_one_lane() -> None:
     stages: list[str] = []
     for events in (called(), [ToolStart(CALL)], [ToolProgress("c1", "half")]):
         fold.feed(*events)
-        stages.append(fold.lanes[0].stage)
+        stages.append(fold.lanes[0].item.stage)
     fold.feed(ToolStop(ToolResult("c1", "rain", name="look"), 0.5))
     (lane,) = fold.lanes
-    assert isinstance(lane, CallLane)
     assert stages == ["waiting", "running", "running"]
     assert (lane.title, lane.text, lane.arguments) == ("look", '{"at":"a"}', 'at="a"')
-    assert (lane.stage, lane.progress, lane.reports) == ("done", "half", 1)
-    assert (lane.result, lane.took) == ("rain", 0.5)
+    assert (lane.item.stage, lane.progress, lane.reports) == ("done", "half", 1)
+    assert (lane.result, lane.call.seconds) == ("rain", 0.5)
 
 
 def test_arguments_that_come_by_their_path_are_shown_too() -> None:
@@ -160,7 +159,7 @@ def test_a_failed_call_and_one_that_never_ran_differ() -> None:
     fold = Fold()
     fold.feed(*called(), ToolStart(CALL), ToolStop(ToolResult("c1", "oh", True, "look")))
     fold.feed(*called(), ToolStop(ToolResult("c1", "no", True, "look")))
-    assert [lane.stage for lane in fold.lanes] == ["failed", "refused"]
+    assert [lane.item.stage for lane in fold.lanes] == ["failed", "refused"]
 
 
 def test_an_attempt_that_is_retracted_is_marked_with_all_that_is_inside_it() -> None:
@@ -174,7 +173,7 @@ def test_an_attempt_that_is_retracted_is_marked_with_all_that_is_inside_it() -> 
         ("note", "done", "overloaded; retrying in 3 s"),
         ("text", "open", "Again"),
     ]
-    assert fold.lanes[1].depth == 1
+    assert len(fold.lanes[1].path) == 1
 
 
 def test_a_response_that_starts_for_a_second_time_retracts_the_first() -> None:
@@ -245,9 +244,9 @@ def test_everything_in_a_lane_is_clean() -> None:
     fold.feed(ToolStop(ToolResult("c1", "\x1b[2J\ud83d", name="look")), TextDelta(1, "\x9b"))
     fold.feed(HookMessage("h\x07", "message", "\x1b]0;x\x07"))
     for lane in fold.lanes:
-        told = lane.title + lane.text
-        if isinstance(lane, CallLane):
-            told += lane.arguments + (lane.result or "")
+        told = lane.title + lane.text + lane.arguments
+        if lane.kind == "call":
+            told += lane.result or ""
         assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in told)
 
 
@@ -278,8 +277,9 @@ def test_sources_of_a_text_without_an_end_are_limited() -> None:
 def test_what_is_not_known_is_reported_once_and_counted() -> None:
     fold = Fold()
     fold.feed(*(Opaque("logprobs", {"at": number}) for number in range(20)), Opaque("other"))
-    told = [(lane.kind, lane.title, lane.text, lane.times) for lane in fold.lanes]
-    assert told == [("note", "unknown: logprobs", '{"at":0}', 20), ("note", "unknown: other", "", 1)]
+    told = [(lane.kind, lane.title, lane.text) for lane in fold.lanes]
+    assert told == [("note", "unknown: logprobs", '{"at":0}'), ("note", "unknown: other", "")]
+    assert [lane.item.times for lane in fold.lanes if isinstance(lane.item, NoteView)] == [20, 1]
 
 
 def test_blocks_that_are_not_text_are_shown_by_a_title() -> None:
@@ -303,7 +303,6 @@ def test_the_result_of_a_provider_is_shown_with_its_call() -> None:
     fold.feed(BlockStart(0, use, ToolUseMetadata("s1", "search")), BlockStop(0, use))
     fold.feed(BlockStart(1, result, ToolResultMetadata("s1"), {"found": 1}), BlockStop(1, result))
     (lane,) = fold.lanes
-    assert isinstance(lane, CallLane)
     assert (lane.title, lane.result) == ("search", '{"found":1}')
 
 
@@ -314,5 +313,4 @@ def test_pictures_and_documents_of_users_and_tools_are_named() -> None:
     fold.feed(*called(), ToolStart(CALL), ToolStop(ToolResult("c1", (Text("Here:"), picture))))
     said, called_lane = fold.lanes
     assert said.text == "Look:\n[picture, image/png, 3 B]\n[document R, application/pdf]"
-    assert isinstance(called_lane, CallLane)
     assert called_lane.result == "Here:\n[picture, image/png, 3 B]"
