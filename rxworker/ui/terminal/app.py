@@ -1,7 +1,7 @@
 """The terminal app: theme, global keys, signals and shutdown. `ConversationScreen` shows the conversation.
 
-Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the guard's
-thread. Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked
+Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the thread that
+reads it. Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked
 because it waits for the terminal, the driver stops waiting; if it is blocked for another reason, the guard ends the
 process.
 
@@ -9,9 +9,8 @@ Textual's terminal driver, for a terminal that may be slow or disappear while th
 
 Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal,
 or blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore
-`Output` never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this
-process only, and while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not
-accept is dropped.
+`Output` never raises, and waits in steps: it opens the terminal a second time, non-blocking for this process only, and
+while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
 
 Textual's parser takes all characters between an escape character within pasted text and the end of the paste for keys:
 such a paste could send messages and approve calls. Therefore `Pastes` replaces it before the parser reads them.
@@ -49,6 +48,8 @@ from rxworker.worker.worker import Worker
 
 WRITE_TIMEOUT = 0.5
 """Seconds a terminal has to accept data after `Output.limit_wait`."""
+POLL_SECONDS = 0.1
+"""Seconds between two looks whether the app ends, while the terminal sends nothing or accepts nothing."""
 
 
 class Output:
@@ -67,7 +68,6 @@ class Output:
         self._encoding = encoding
         self._given = fileno
         self._fd = _open_again(fileno)
-        self._wake_read, self._wake_write = os.pipe()
         self._timeout: float | None = None
 
     def write(self, text: str) -> int:
@@ -96,32 +96,22 @@ class Output:
     def limit_wait(self) -> None:
         """From now on, treat a terminal that accepts nothing for a moment as gone. Safe in a signal handler."""
         self._timeout = WRITE_TIMEOUT
-        self._call()
 
     def give_up(self) -> None:
         """Stop writing. Thread-safe."""
         self.is_gone = True
-        self._timeout = 0.0
-        self._call()
 
     def close(self) -> None:
-        """Close the file descriptors."""
-        for fd in {self._fd, self._wake_read, self._wake_write} - {self._given}:
-            os.close(fd)
+        """Close the file descriptor, unless it is the one that was given."""
+        if self._fd != self._given:
+            os.close(self._fd)
 
     def _wait(self) -> None:
-        """Wait until there is room, or until `limit_wait` or `give_up` is called."""
+        """Wait a moment for room, and look whether `limit_wait` or `give_up` was called meanwhile."""
         timeout, waiting = self._timeout, select.poll()
         waiting.register(self._fd, select.POLLOUT)
-        if timeout is None:
-            waiting.register(self._wake_read, select.POLLIN)
-        ready = waiting.poll(None if timeout is None else timeout * 1000)
-        if not ready:
+        if not waiting.poll((POLL_SECONDS if timeout is None else timeout) * 1000) and timeout is not None:
             self.is_gone = True
-
-    def _call(self) -> None:
-        with suppress(OSError):
-            os.write(self._wake_write, b"!")
 
 
 def _open_again(fileno: int) -> int:
@@ -134,7 +124,6 @@ def _open_again(fileno: int) -> int:
 
 PASTE, END = "\x1b[200~", "\x1b[201~"
 """Before and after pasted text."""
-READ_SECONDS = 0.1
 
 
 class Pastes:
@@ -210,20 +199,22 @@ class TerminalDriver(LinuxDriver):
         self.exit_event.set()
 
     def run_input_thread(self) -> None:
-        """Read keys and pastes. End of input is not an error; `Guard` detects it too."""
+        """Read keys and pastes. At the end of input, the terminal is gone."""
         parser, pastes = XTermParser(self._debug), Pastes()
         decode = getincrementaldecoder("utf-8")("replace").decode
         with suppress(OSError):
             while not self.exit_event.is_set():
-                if select.select([self.fileno], [], [], READ_SECONDS)[0]:
+                if select.select([self.fileno], [], [], POLL_SECONDS)[0]:
                     data = os.read(self.fileno, 4096)
                     if not data:
-                        return
+                        break
                     if text := pastes.feed(decode(data)):  # an empty one would end the parser
                         for event in parser.feed(text):
                             self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)
+        if not self.exit_event.is_set() and isinstance(self._app, TerminalApp):
+            self._app.hang_up()
 
     def restore(self) -> None:
         """Restore the terminal at once, bypassing all queues, as far as possible."""
@@ -268,7 +259,7 @@ class TerminalApp(App[None]):
 
     def __init__(self, worker: Worker | Session, **options: Unpack[AppOptions]) -> None:
         super().__init__()
-        self.guard = Guard(self.hang_up, self._restore)
+        self.guard = Guard(self._restore)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._early: list[int] = []
         self._is_pending = False
@@ -367,6 +358,7 @@ class TerminalApp(App[None]):
 
     def hang_up(self) -> None:
         """Handle the loss of the terminal. Thread-safe."""
+        self.guard.expect_end(HUNG_UP)
         if self._terminal is not None:
             self._terminal.give_up()
         self._post(HUNG_UP - 128)

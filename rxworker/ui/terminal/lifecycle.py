@@ -1,9 +1,8 @@
 """Ends the app on signals and on the loss of its terminal, even if the event loop is blocked.
 
-Theory of operation. A thread waits for one of two events: the terminal hangs up, which the system reports to every
-process that polls it, or a signal handler calls `expect_end`. Either starts a short grace period. If the app has not
-ended after it, because a hook or a tool blocks the event loop, the process ends. A signal would have ended the process
-at once if the app had not installed a handler.
+Theory of operation. A signal handler, or the thread that reads the terminal, calls `Guard.expect_end`, which starts a
+short grace period in a thread. If the app has not ended after it, because a hook or a tool blocks the event loop, the
+process ends. A signal would have ended the process at once if the app had not installed a handler.
 
 The signal handlers are those of Python, not of the event loop: a handler of the loop would not run while the loop waits
 for a terminal that is not read. A handler of Python runs in the main thread, whatever that waits for.
@@ -12,18 +11,17 @@ for a terminal that is not read. A handler of Python runs in the main thread, wh
 from __future__ import annotations
 
 import os
-import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Self, TextIO
 
 GRACE = 3.0
 HUNG_UP = 128 + getattr(signal, "SIGHUP", 1)
-ENDED, LEAVES = b".", b"!"
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -32,71 +30,42 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Guard:
-    """Context manager that watches a terminal and the end of an app. Has no effect outside of the context.
+    """Context manager that ends the process if an app does not end in time. Has no effect outside of the context.
 
     Args:
-        hung_up: Called in the guard's thread when the terminal is gone.
         last: Called before the process is ended.
-        terminal: The file descriptor of the terminal.
         grace: Seconds the app has to end.
     """
 
-    def __init__(
-        self, hung_up: Callable[[], None], last: Callable[[], None], *, terminal: int = 0, grace: float = GRACE
-    ) -> None:
-        self._hung_up, self._last = hung_up, last
-        self._terminal, self._grace = terminal, grace
-        self._code = HUNG_UP
-        self._wake_read = self._call = -1
-        self._thread: threading.Thread | None = None
+    def __init__(self, last: Callable[[], None], *, grace: float = GRACE) -> None:
+        self._last, self._grace = last, grace
+        self._codes = SimpleQueue[int | None]()
+        self._thread = threading.Thread(target=self._watch, name="rxworker-guard", daemon=True)
 
     def __enter__(self) -> Self:
-        if hasattr(select, "poll"):
-            self._wake_read, self._call = os.pipe()
-            self._thread = threading.Thread(target=self._watch, name="rxworker-guard", daemon=True)
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
-            os.write(self._call, ENDED)
-            self._thread.join()
-            os.close(self._wake_read)
-            os.close(self._call)
-            self._thread = None
+        self._codes.put(None)
+        self._thread.join()
 
     def expect_end(self, code: int) -> None:
-        """Start the grace period. Safe in a signal handler.
+        """Start the grace period. Thread-safe, and safe in a signal handler.
 
         Args:
             code: The exit code if the process has to be ended.
         """
-        if self._thread is not None:
-            self._code = code
-            os.write(self._call, LEAVES)
+        self._codes.put(code)
 
     def _watch(self) -> None:
-        waiting = select.poll()
-        waiting.register(self._wake_read, select.POLLIN)
-        waiting.register(self._terminal, 0)  # only hangup and errors
-        ready = {fd for fd, _ in waiting.poll()}
-        if self._wake_read in ready and os.read(self._wake_read, 1) == ENDED:
-            return
-        if self._wake_read not in ready:
-            with suppress(RuntimeError):  # its event loop may have been closed
-                self._hung_up()
-        if not self._has_ended():
-            self._last()
-            os._exit(self._code)
-
-    def _has_ended(self) -> bool:
-        """Wait for the end of the app, at most for the grace period."""
-        until, waiting = time.monotonic() + self._grace, select.poll()
-        waiting.register(self._wake_read, select.POLLIN)
-        while waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-            if os.read(self._wake_read, 1) == ENDED:
-                return True
-        return False
+        code, until = self._codes.get(), time.monotonic() + self._grace
+        while code is not None:
+            try:
+                code = self._codes.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                self._last()
+                os._exit(code)
 
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -102,22 +100,10 @@ def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
     assert opened.is_restored
 
 
-def test_a_guard_reports_the_end_of_its_terminal() -> None:
-    ours, theirs = os.openpty()
-    told = threading.Event()
-    with Guard(told.set, _never, terminal=theirs):
-        os.close(ours)
-        assert told.wait(SOON)
-    os.close(theirs)
-
-
 def test_a_guard_that_is_left_in_time_ends_nothing() -> None:
-    ours, theirs = os.openpty()
-    with Guard(_never, _never, terminal=theirs) as guard:
+    with Guard(_never) as guard:
         guard.expect_end(143)
         guard.expect_end(143)
-    os.close(ours)
-    os.close(theirs)
 
 
 def _never() -> None:

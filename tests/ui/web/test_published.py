@@ -266,7 +266,7 @@ async def test_each_item_is_encoded_once_for_all_clients(open_desk: OpenDesk) ->
             await next_of(socket, "items")
         for response in responses:
             response.close()
-    assert entry.encoded == 3
+    assert entry.item.count == 3
 
 
 # who may see what

@@ -25,6 +25,7 @@ from rxworker.events import Record
 from rxworker.hub import Coalesce, Item, Latest
 from rxworker.messages import JsonObject
 from rxworker.operators.kernel import Call
+from rxworker.protocols import EncodedRecords
 from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.redact import json_redactor
@@ -73,7 +74,7 @@ class StreamEntry:
         redact: Removes secrets of the environment from data that is sent.
         name: Identifies it as a Durable Stream.
         content_type: The media type of its messages.
-        encoded: How many items were encoded.
+        item: Encodes the item of a record as JSON, once for all clients.
         frames: Encodes items as server-sent events, once for all clients.
         message: Encodes items as a message of a WebSocket, once for all clients.
     """
@@ -82,9 +83,12 @@ class StreamEntry:
         self.published = published
         self.redact = json_redactor()
         self.name, self.content_type = f"streams/{published.name}", JSON
-        self.encoded = 0
         self._rate = rate
-        self._items: dict[int, bytes] = {}
+
+        def encode(record: Record, /) -> bytes:
+            return self.redact(encode_json(record.event))
+
+        self.item = EncodedRecords(ENCODED, encode=encode)
         self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
 
     @property
@@ -122,15 +126,6 @@ class StreamEntry:
         if isinstance(chosen, Coalesce | Latest) and chosen.every is None and self._rate is not None:
             chosen = replace(chosen, every=1 / self._rate)
         return Followed(self.published.hub, encode, chosen, name)
-
-    # Encoded, once for all clients.
-
-    def item(self, record: Record) -> bytes:
-        """The item of a record as JSON."""
-        if (data := self._items.get(record.seq)) is None:
-            self.encoded += 1
-            data = _keep(self._items, record.seq, self.redact(encode_json(record.event)))
-        return data
 
     def frames_of(self, records: Sequence[Record]) -> bytes:
         """Items as server-sent events. A `Gap` among them is not sent, since the numbers show it."""
@@ -202,13 +197,6 @@ class StreamEntry:
         if offset != START and (epoch != published.epoch or after > published.hub.last_seq):
             raise ApiError(410, "gone_offset", "this offset belongs to an earlier start of the program: read from -1")
         return max(after, published.hub.kept_after)
-
-
-def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
-    if len(known) >= ENCODED:
-        del known[next(iter(known))]
-    known[seq] = data
-    return data
 
 
 class PublishedStreams:
