@@ -170,6 +170,7 @@ class TextSection:
 
     Attributes:
         lines: The names of the styles of the lines, and the lines; read only.
+        document: The text as Markdown, which is shown in place of all lines, if it is set.
 
     >>> section = TextSection("body", limit=2)
     >>> section.append("one\ntwo\nthr")
@@ -180,12 +181,14 @@ class TextSection:
 
     def __init__(self, style: str, *, limit: int | None = None, from_end: bool = False, indent: int = 0) -> None:
         self.lines: list[tuple[str, str]] = []
+        self.document: DocumentSection | None = None
         self.limit = limit
         self.from_end = from_end
         self._style = style
         self._indent = indent
         self._width = 80
         self._pieces: list[tuple[str, str]] = []
+        self._length = 0
 
     @property
     def text(self) -> str:
@@ -197,13 +200,16 @@ class TextSection:
         if not piece and not style:
             return
         self._pieces.append((style, piece))
-        opened = self.lines.pop()[1] if self.lines and not style else ""
-        for paragraph in (opened + piece.replace("\t", "    ")).split("\n"):
-            self.lines += [(style or self._style, line) for line in wrap(paragraph, self._width)]
+        self._length += len(piece)
+        if self._length > MAX:
+            self.document = None  # to lay it out anew for another width would take too long
+        elif self.document is not None:
+            self.document.append(piece)
+        self._wrap(style, piece)
 
     def replace(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Replace everything by lines, each with the name of its style before it; empty for text."""
-        self.lines, self._pieces = [], []
+        self.lines, self._pieces, self._length = [], [], 0
         for style, piece in pieces:
             self.append(piece, style)
 
@@ -211,8 +217,16 @@ class TextSection:
         """Lay out for this width."""
         width = max(NARROWEST, width - self._indent)
         if width != self._width:
-            self._width = width
-            self.replace(self._pieces)
+            self._width, self.lines = width, []
+            for style, piece in self._pieces:
+                self._wrap(style, piece)
+        if self.document is not None:
+            self.document.resize(width)
+
+    def _wrap(self, style: str, piece: str) -> None:
+        opened = self.lines.pop()[1] if self.lines and not style else ""
+        for paragraph in (opened + piece.replace("\t", "    ")).split("\n"):
+            self.lines += [(style or self._style, line) for line in wrap(paragraph, self._width)]
 
     @property
     def hidden(self) -> int:
@@ -227,12 +241,15 @@ class TextSection:
         """
         lines, hidden = len(self.lines), self.hidden
         if unfolded or not hidden:
-            return lines
+            return lines if self.document is None else len(self.document.rows)
         return lines - hidden + (not self.from_end and self.limit != 0)
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
         """Render one line."""
         hidden = 0 if unfolded else self.hidden
+        if self.document is not None and not hidden:
+            body = paint("body")
+            return [Segment(text, body + (style or Style())) for text, style, _ in self.document.rows[place]]
         if hidden and not self.from_end and place == self.limit:
             style, line = "more", f"… {plural(hidden, 'more line')}"
         else:
@@ -259,18 +276,21 @@ class DocumentSection:
         text: The Markdown.
         console: Renders the text.
         is_dark: Whether the background is dark.
+
+    Attributes:
+        rows: The rendered lines.
     """
 
     def __init__(self, text: str, console: Console, *, is_dark: bool) -> None:
         self._console, self._is_dark = console, is_dark
         self._width = 0
+        self.rows: list[list[Segment]] = []
         self._closed: list[str] = []
         self._tail = text
         self._more: list[str] = []
         self._size = self._drawn = 0
         self._names: dict[str, object] = {}  # link definitions, also for later blocks
-        self._rows: list[list[Segment]] = []
-        self._open: list[list[Segment]] = []
+        self._closed_rows: list[list[Segment]] = []
 
     def append(self, piece: str, *, is_last: bool = False) -> None:
         """Append text.
@@ -289,7 +309,7 @@ class DocumentSection:
         if width != self._width:
             self._width = width
             self._tail = "".join([*self._closed, self._tail])
-            self._closed, self._rows = [], []
+            self._closed, self._closed_rows = [], []
             self._draw()
 
     def _draw(self) -> None:
@@ -303,38 +323,15 @@ class DocumentSection:
             closed = "".join(lines[: blocks[-1]])
             self._closed.append(closed)
             self._tail = "".join(lines[blocks[-1] :])
-            self._rows = self._joined(self._rendered(closed, self._names))
+            self._closed_rows = _joined(self._closed_rows, self._rendered(closed, self._names))
         self._drawn = len(self._tail)
         # A definition at the end may still grow, and the first one of a name counts.
-        self._open = self._rendered(self._tail, deepcopy(self._names))
+        self.rows = _joined(self._closed_rows, self._rendered(self._tail, deepcopy(self._names)))
 
     def _rendered(self, text: str, names: dict[str, object]) -> list[list[Segment]]:
         return draw_document(text, self._console, self._width, is_dark=self._is_dark, names=names)
 
-    def _joined(self, rows: list[list[Segment]]) -> list[list[Segment]]:
-        """The closed rows with these below them, after an empty line."""
-        if self._rows and rows:
-            self._rows.append([])
-        self._rows += rows
-        return self._rows
 
-    def height(self, *, unfolded: bool) -> int:  # noqa: ARG002 - an answer is shown whole
-        """Return the number of lines."""
-        return len(self._rows) + len(self._open) + self._gap
-
-    @property
-    def _gap(self) -> int:
-        return int(bool(self._rows and self._open))
-
-    def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:  # noqa: ARG002
-        """Render one line."""
-        body, closed = paint("body"), len(self._rows)
-        if place < closed:
-            row = self._rows[place]
-        else:
-            row = [] if place - closed < self._gap else self._open[place - closed - self._gap]
-        return [Segment(text, body + (style or Style())) for text, style, _ in row]
-
-
-Section: TypeAlias = TextSection | DocumentSection
-"""Has a number of lines at a width, and renders each of them."""
+def _joined(rows: list[list[Segment]], more: list[list[Segment]]) -> list[list[Segment]]:
+    """The rows with more below them, after an empty line."""
+    return [*rows, [], *more] if rows and more else [*rows, *more]

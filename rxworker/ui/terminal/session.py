@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
@@ -372,10 +372,10 @@ class TerminalSession:
             self.sent.send(self.active, message, text, is_ending=self._cancelling, when=when)
             return False
         if self.paused is not None:
-            return self._resume([message])
-        self._started(self.opened.begin(message))
-        self._before, self._held = self._before + self._held, Totals()
-        return True
+            return self._started(self.opened.decide([message]))
+        begun = self.opened.begin(message)
+        self._before += self._held
+        return self._started(begun)
 
     def decide(self, decision: Decision | None = None, *, always: bool = False) -> bool:
         """Decide about the call that waits, and resume the run unless another call needs a decision, too.
@@ -396,13 +396,7 @@ class TerminalSession:
             opened.allowed = (*opened.allowed, allowable)  # until the run ends, which reads it
         if opened.next is not None and decision is not None:
             opened.decided[opened.next] = decision  # by its index: two calls may have the same id
-        return opened.next is None and self._resume()
-
-    def _resume(self, add: Sequence[Message] = ()) -> bool:
-        """Resume the paused run with the decisions that were made. A call that needs one and has none is not run."""
-        self._started(self.opened.decide(add))
-        self._held = Totals()  # a resumed run continues the counts of the paused run
-        return True
+        return opened.next is None and self._started(opened.decide(()))
 
     def allow(self, tool: str, *, is_allowed: bool = True) -> asyncio.Task[None]:
         """Always allow calls of a tool in this conversation that its policy pauses for, or end that.
@@ -554,9 +548,11 @@ class TerminalSession:
         title, text = advise(error, clean(one_line(self._wording(error))))
         return Lane("error", ViewItem(Scope(), 0, 0.0, 0.0, "done"), clean(title), clean(text))
 
-    def _started(self, begun: Run[object]) -> None:
+    def _started(self, begun: Run[object]) -> bool:
         self.active, self.latest = begun, begun.id
         self.pause_requested = self._cancelling = False
+        self._held = Totals()  # a resumed run continues the counts of the paused run
+        return True
 
 
 def model_name(model: Model) -> str:

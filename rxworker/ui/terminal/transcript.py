@@ -29,7 +29,7 @@ from textual.widgets import Static
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
 from rxworker.ui.terminal.lanes import Lane, LaneKind
-from rxworker.ui.terminal.section import MAX, DocumentSection, Paint, Section, TextSection, is_document
+from rxworker.ui.terminal.section import DocumentSection, Paint, TextSection, is_document
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views import NoteView as ShownNote
 from rxworker.views.amounts import duration
@@ -71,7 +71,7 @@ class LaneView(Widget):
         """The left and the right part of the first line, each a list of texts and styles; ``None`` for no heading."""
         return None
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[TextSection]:
         """The sections below the heading."""
         return (self._text,)
 
@@ -84,7 +84,7 @@ class LaneView(Widget):
 
     def can_fold(self) -> bool:
         """Whether it can be folded or unfolded."""
-        return any(isinstance(s, TextSection) and s.hidden for s in self.sections())
+        return any(section.hidden for section in self.sections())
 
     # Common to all kinds.
 
@@ -99,6 +99,18 @@ class LaneView(Widget):
             self.remove_class(*[f"-{each}" for each in STAGES if each != self._stage], update=False)
             self.add_class(f"-{self._stage}")
         self._settle()
+
+    def draw_again(self) -> None:
+        """Redraw with the new theme."""
+        if self._text.document is not None:
+            self._draw_document()
+
+    def _draw_document(self) -> None:
+        """Render the text so far as Markdown, if it looks like that."""
+        if is_document(text := self._text.text):
+            app = app_of(self)
+            self._text.document = DocumentSection(text, app.console, is_dark=app.current_theme.dark)
+            self._settle()
 
     def action_fold(self) -> None:
         """Fold or unfold."""
@@ -245,20 +257,12 @@ def marks(lane: Lane) -> list[Part]:
     return [ENDS[stage]] if (stage := lane.item.stage) in ENDS else []
 
 
-def document_of(view: LaneView, text: str) -> DocumentSection:
-    """Render Markdown in the theme of the app."""
-    app = app_of(view)
-    return DocumentSection(text, app.console, is_dark=app.current_theme.dark)
-
-
 class TextView(LaneView):
     """Text of the model: Markdown as it streams, plain if it has no marks of Markdown."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane, TextSection("body"))
-        self._document: DocumentSection | None = None
         self._is_whole = False
-        self._length = 0
         self._sources = TextSection("dim", limit=SOURCE_LINES, indent=2)
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
@@ -268,37 +272,25 @@ class TextView(LaneView):
             return [(label, "title")], found
         return (found, []) if found else None
 
-    def sections(self) -> Sequence[Section]:
-        """The text or the document, and its sources."""
-        return (self._document or self._text, self._sources)
+    def sections(self) -> Sequence[TextSection]:
+        """The text, and its sources."""
+        return (self._text, self._sources)
 
     def take(self, pieces: list[str]) -> None:
         """Append text. It becomes a document with the first mark of Markdown."""
-        piece = "".join(pieces)
         _, line = self._text.lines[-1] if self._text.lines else ("", "")
-        self._text.append(piece)
-        self._length += len(piece)
-        if self._length > MAX:
-            self._document = None  # to lay it out anew for another width would take too long
-        elif self._document is not None:
-            self._document.append(piece)
-        elif is_document(line + piece):
-            self._document = document_of(self, self._text.text)
+        super().take(pieces)
+        if self._text.document is None and is_document(line + "".join(pieces)):
+            self._draw_document()
 
     def change(self) -> None:
         """Add sources, and render the end of the document when the text is complete."""
         sources = "\n".join(f"[{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
         if sources != self._sources.text:
             self._sources.replace([("", sources)])
-        if self.lane.item.is_over and self._document is not None and not self._is_whole:
+        if self.lane.item.is_over and self._text.document is not None and not self._is_whole:
             self._is_whole = True
-            self._document.append("", is_last=True)
-
-    def draw_again(self) -> None:
-        """Redraw with the new theme."""
-        if self._document is not None:
-            self._document = document_of(self, self._text.text)
-            self._settle()
+            self._text.document.append("", is_last=True)
 
 
 class ThinkingView(LaneView):
@@ -309,7 +301,6 @@ class ThinkingView(LaneView):
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane, TextSection("body", limit=THINKING_LINES, from_end=True))
-        self._document: DocumentSection | None = None
 
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The duration."""
@@ -323,11 +314,6 @@ class ThinkingView(LaneView):
         title = "Thought" if took < 0.05 else f"Thought for {duration(took)}"
         return [(f"{sign} {title}{of_choice}", "dim")], marks(lane)
 
-    def sections(self) -> Sequence[Section]:
-        """The thinking text."""
-        document = self._document if self.unfolded else None
-        return (document or self._text,)
-
     def can_fold(self) -> bool:
         """Whether it can be folded or unfolded."""
         return self._text.hidden > 0
@@ -336,14 +322,7 @@ class ThinkingView(LaneView):
         """Fold the text when it is complete."""
         if self.lane.item.is_over and self._text.limit:
             self._text.limit = 0
-            self.draw_again()
-
-    def draw_again(self) -> None:
-        """Render the complete text as Markdown, with the present theme."""
-        text = self._text.text
-        if self.lane.item.is_over and is_document(text):
-            self._document = document_of(self, text)
-            self._settle()
+            self._draw_document()
 
 
 ARGUMENT_LINES = 4
@@ -375,10 +354,10 @@ class CallView(LaneView):
         label = f"({choice}) " if (choice := lane.choice_label) else ""
         return [(f"⚙ {lane.title} {label}", "title"), (arguments, "dim")], [self._state()]
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[TextSection]:
         """The arguments if needed, the progress and the result."""
         call = self.lane.call
-        shown: list[Section] = []
+        shown: list[TextSection] = []
         if call.stage == "open" or self.unfolded:
             shown.append(self._text)
         if call.result is None:
@@ -445,7 +424,7 @@ class NoteView(LaneView):
         times = [(f"{item.times} times", "dim")] if isinstance(item, ShownNote) and item.times > 1 else []
         return [*title, *text_part], times
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[TextSection]:
         """The text, if it does not fit into the heading."""
         return () if self._is_short() else (self._text,)
 
@@ -540,8 +519,7 @@ class Transcript(VerticalScroll):
     def draw_again(self) -> None:
         """Redraw with the new theme."""
         for view in self._views.values():
-            if isinstance(view, TextView | ThinkingView):
-                view.draw_again()
+            view.draw_again()
 
     def fold_last(self) -> None:
         """Fold or unfold the last lane that can be folded, preferably one that is visible."""

@@ -377,8 +377,8 @@ class ServerState:
             self.boards.find(board)
         if run:
             await runs.find(await outermost_id(self.store.log, run) if call else run)
-        if conversation and runs.conversation(conversation) is None:
-            raise ApiError(404, "no_conversation", "there is no such conversation")
+        if conversation:
+            runs.existing(conversation)
         return await self.links.make(shown, owner=owner, until=until)
 
     async def start(self) -> None:

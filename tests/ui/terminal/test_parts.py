@@ -9,7 +9,6 @@ import sys
 import pytest
 from msgspec import UNSET
 from rich.console import Console
-from rich.style import Style
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, LimitExceededError, LocalProtocolError, ProviderError, TransportError
@@ -208,9 +207,7 @@ def test_markdown_that_grows_ends_as_it_is_drawn_at_once(size: int) -> None:
     whole.resize(40)
 
     def rows(section: DocumentSection) -> list[str]:
-        count = section.height(unfolded=False)
-        shown = [section.row(n, lambda _: Style(), unfolded=False) for n in range(count)]
-        return ["".join(segment.text for segment in row).rstrip() for row in shown]
+        return ["".join(segment.text for segment in row).rstrip() for row in section.rows]
 
     assert rows(grown) == rows(whole)
     assert "See a (http://a.org)." in rows(grown)

@@ -134,7 +134,7 @@ async def test_a_client_that_keeps_up_is_pushed_to() -> None:
     source.on_completed()
     await following
     assert response.pushed >= 98
-    assert entry.encoded == 100
+    assert entry.item.count == 100
 
 
 @pytest.mark.parametrize("turns", range(8))

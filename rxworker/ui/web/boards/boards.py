@@ -224,9 +224,8 @@ class BoardQuery(Struct, frozen=True):
             return found
         entries = [*runs][::-1]
         if self.conversation:
-            if runs.conversation(self.conversation) is None:
-                raise ApiError(404, "no_conversation", "there is no such conversation")
-            entries = [each for each in entries if each.conversation.id == self.conversation]
+            conversation = runs.existing(self.conversation)
+            entries = [each for each in entries if each.conversation is conversation]
         return entries
 
 

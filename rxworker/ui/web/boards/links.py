@@ -177,8 +177,7 @@ class Links:
         async with self._changing:
             await self._read()
         now = time.time()
-        own = [one for one in self._known.links.values() if one.owner == owner]
-        own = [one for one in own if not one.is_over(now)]
+        own = [one for one in self._known.links.values() if one.owner == owner and not one.is_over(now)]
         return sorted(own, key=lambda link: -link.created)
 
     async def revoke(self, link_id: str, owner: str | None = None) -> None:

@@ -169,9 +169,7 @@ class Runs:
         self.store.check_room(self.owner)
         if conversation is None:
             return self.next_run(self.begin_conversation(worker), (message,))
-        if (entry := self.conversation(conversation)) is None:
-            raise ApiError(404, "no_conversation", "there is no such conversation; begin a new one")
-        return self.next_run(entry, (message,))
+        return self.next_run(self.existing(conversation), (message,))
 
     async def start_instead(self, run_id: str, number: int, text: str, message: Message) -> RunEntry:
         """Start a run of a new conversation, which begins with what precedes a message of the user in another run.

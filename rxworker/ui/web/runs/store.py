@@ -18,7 +18,7 @@ from rxworker.errors import LeaseHeldError, LogError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.base import change_row
 from rxworker.log.values import LISTED, OPEN, USER, RunRow
-from rxworker.operators.kernel import Call, Scheduler, Unstaged
+from rxworker.operators.kernel import Scheduler, Sink, Source
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
@@ -104,7 +104,7 @@ def _log_failure(run: Run[object], error: BaseException) -> None:
     log_error(f"on_run failed for {run.id}", error, run=run.id)
 
 
-class AllRuns(Unstaged[Run[Any]]):
+class AllRuns(Source[Run[Any]]):
     """The observable of the runs of a server: those that are kept, oldest first, then each new one.
 
     An observer that raises is logged and detached: it affects neither a run, nor a client, nor another observer.
@@ -114,38 +114,28 @@ class AllRuns(Unstaged[Run[Any]]):
     """
 
     def __init__(self, kept: Callable[[], Iterable[Run[Any]]]) -> None:
-        super().__init__(self._attach)
+        super().__init__()
         self._kept = kept
-        self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
-        self._is_over = False
 
-    def _attach(self, observer: abc.ObserverBase[Run[Any]], _: Scheduler = None) -> abc.DisposableBase:
+    def _subscribe_core(self, observer: abc.ObserverBase[Run[Any]], scheduler: Scheduler = None) -> abc.DisposableBase:
         for run in [*self._kept()]:
             observer.on_next(run)
-        if self._is_over:
-            observer.on_completed()
-        else:
-            self._observers[observer] = None
-        return Call(lambda: self._observers.pop(observer, None))
 
-    def add(self, run: Run[Any]) -> None:
-        """Push a run."""
-        for observer in tuple(self._observers):
+        def push(run: Run[Any]) -> None:
             try:
                 observer.on_next(run)
             except LOGGED as error:
-                self._observers.pop(observer, None)
+                attached.dispose()
                 log_error("an observer of the server's runs was detached", error, run=run.id)
 
-    def close(self) -> None:
-        """Complete it."""
-        self._is_over = True
-        for observer in tuple(self._observers):
+        def end() -> None:
             try:
                 observer.on_completed()
             except LOGGED as error:
                 log_error("an observer of the server's runs failed at its end", error)
-        self._observers.clear()
+
+        attached = super()._subscribe_core(Sink(push, observer.on_error, end), scheduler)
+        return attached
 
 
 class RunStore:
@@ -287,7 +277,7 @@ class RunStore:
             self._begin(self._follow(entry), entry.id)
         feed.wake()
         if entry.here is not None:
-            self.runs.add(entry.here)
+            self.runs.on_next(entry.here)
             if self._on_run is not None and not is_added:
                 self._on_run(entry.here)
         return entry
@@ -471,7 +461,7 @@ class RunStore:
             await self._on_run.close()
         for feed in self._feeds.values():
             feed.close()
-        self.runs.close()
+        self.runs.on_completed()
 
     def forget(self) -> None:
         """Drop all runs and sessions."""

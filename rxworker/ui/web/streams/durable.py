@@ -134,7 +134,9 @@ async def answer_stream(request: WebRequest, source: MessageStream, streams: Str
         ApiError: A parameter is malformed, or there is no such stream or offset.
     """
     if request.method == "HEAD":
-        return head_response(source, await source.tail())
+        page = await source.tail()
+        headers = {**_place_headers(page), "Content-Type": source.content_type, "ETag": _etag(source, "-1", page)}
+        return web.Response(headers=headers)
     query = read_stream_query(request)
     page = await (source.tail() if query.offset == "now" else source.read(query.start))
     if query.live == "sse":
@@ -178,13 +180,6 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
     if query.offset is None and query.live:
         raise ApiError(400, "bad_request", f"live={query.live} needs an offset: -1 is the beginning")
     return query
-
-
-def head_response(source: MessageStream, page: StreamPage) -> web.Response:
-    """The metadata of a stream, from the page of its end."""
-    headers = {**_place_headers(page), "Content-Type": source.content_type}
-    headers["ETag"] = _etag(source, "-1", page)
-    return web.Response(headers=headers)
 
 
 def page_response(
