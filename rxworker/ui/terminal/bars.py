@@ -16,6 +16,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.events import Key, Paste
 from textual.message import Message
 from textual.screen import Screen
@@ -33,38 +34,21 @@ from rxworker.ui.terminal.themes import app_of
 from rxworker.views.amounts import money
 
 
-class TwoEnds(Static):
-    """A line with a left and a right part.
+class TwoEnds(Horizontal):
+    """A line with a left and a right part; what there is no room for is cut.
 
     Args:
-        keep_left: Whether the right part is omitted if there is no room for both; otherwise the left part is cut.
         id: The id of the widget.
     """
 
-    def __init__(self, *, keep_left: bool = False, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, markup=False)
-        self.left = self.right = ""
-        self._keep_left = keep_left
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(Static(markup=False), Static(markup=False), id=id)
 
-    def show(self, left: str, right: str) -> None:
-        """Show these texts."""
-        if (left, right) != (self.left, self.right):
-            self.left, self.right = left, right
-            self.refresh()
-
-    def render(self) -> Text:
-        """Return the line."""
-        width = self.size.width
-        needed = cell_len(self.right) + (cell_len(self.left) + 1 if self._keep_left else 0)
-        right = self.right if needed < width else ""
-        room = max(0, width - cell_len(right) - bool(right))
-        left = self.left
-        if cell_len(left) > room:
-            left = set_cell_size(left, max(0, room - 1)) + "…"
-        line = Text(set_cell_size(left, room), no_wrap=True, end="")
-        if right:
-            line.append(" " + right)
-        return line
+    def show(self, *texts: str) -> None:
+        """Show a text on the left, and one on the right."""
+        for shown, text in zip(self.query(Static), texts, strict=False):
+            if shown.content != text:
+                shown.update(text)
 
 
 NARROW = 70

@@ -139,7 +139,7 @@ class ConversationScreen(Screen[None]):
         yield TwoEnds(id="queue")
         yield CommandMenu()
         yield Composer()
-        yield TwoEnds(id="usage", keep_left=True)
+        yield TwoEnds(id="usage")
         yield KeyLine(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -215,7 +215,7 @@ class ConversationScreen(Screen[None]):
         waits = " · ".join(one_line(text, 60) for text in session.sent.queued.values())
         queue = self.query_one("#queue", TwoEnds)
         queue.display = bool(waits)
-        queue.show(f"queued: {waits}", "")
+        queue.show(f"queued: {waits}")
         self.query_one(Composer).placeholder = DECIDE if session.waiting is not None else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold or bool(self.query_one(Composer).folded)
         if can_fold != self.can_fold or not line.has_class(f"-{status}"):

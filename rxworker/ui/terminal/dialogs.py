@@ -15,6 +15,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
@@ -26,12 +27,12 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import edit_lines, edit_of
 from rxworker.ui.terminal.form import Form, fields_of
-from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
 
 MAX_LINES = 500
 """Maximum number of lines of a diff in a dialog."""
+STYLES = {"added": "$text-success", "removed": "$text-error", "title": "bold"}
 
 
 class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
@@ -87,7 +88,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             yield Static(clean(self._reason), id="reason", markup=False)
             if self._edit is not None:
                 with VerticalScroll(id="edit"):
-                    yield Static(self._diff(self._edit))
+                    yield Static(draw_edit(self._edit))
             yield self._form
             yield Static("", id="wrong", markup=False)
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
@@ -99,21 +100,6 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
                 yield Button("Edit ^e", id="edit", compact=True)
                 yield Button("Deny ^n", id="deny", variant="error", compact=True)
                 yield Button("Later esc", id="later", compact=True)
-
-    def _diff(self, edit: FileEdit) -> Text:
-        colours = plain_colours(app_of(self).theme_variables)
-        styles = {
-            "added": colours.get("text-success", "green"),
-            "removed": colours.get("text-error", "red"),
-            "title": "bold",
-            "dim": "dim",
-            "more": "dim",
-        }
-        lines = edit_lines(edit)
-        shown = lines[:MAX_LINES]
-        if len(lines) > len(shown):
-            shown.append(("dim", f"… {plural(len(lines) - len(shown), 'more line')}"))
-        return Text("\n").join(Text(line, styles.get(style, "")) for style, line in shown)
 
     def on_mount(self) -> None:
         """Hide the parts that are empty."""
@@ -232,6 +218,14 @@ class InfoScreen(ModalScreen[None]):
     def _show(self) -> None:
         shown = self.query_one("#rows", Static)
         shown.update(self._drawing(max(20, shown.size.width)))
+
+
+def draw_edit(edit: FileEdit) -> Content:
+    """Draw the diff of an edit."""
+    lines = edit_lines(edit)
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES:] = [("more", f"… {plural(len(lines) - MAX_LINES, 'more line')}")]
+    return Content("\n").join(Content.styled(line, STYLES.get(style, "dim")) for style, line in lines)
 
 
 def draw_details(watchers: Iterable[WatcherState], tools: Iterable[str], hooks: Iterable[tuple[str, str]]) -> Group:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
-from importlib.util import find_spec
 from typing import Unpack
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
@@ -93,4 +93,8 @@ async def run_app_async(worker: Worker | Session, **options: Unpack[AppOptions])
 
 def has_textual() -> bool:
     """Whether Textual is installed."""
-    return find_spec("textual") is not None
+    try:
+        importlib.import_module("textual")
+    except ImportError:
+        return False
+    return True

@@ -216,7 +216,6 @@ async def test_a_board_is_computed_once_and_as_long_as_it_has_clients() -> None:
                 await until(states, lambda known: "deltas" in known)
             [feed] = feeds.values()
             assert feed.clients == 2
-            assert feed.encoded <= 4
         while feeds:  # noqa: ASYNC110 - the server notices later that a client has left
             await asyncio.sleep(0)
         async with client.follow() as states:

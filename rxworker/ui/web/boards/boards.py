@@ -249,7 +249,6 @@ class BoardFeed:
         since: As above.
         began: When it was made.
         clients: How many clients receive it.
-        encoded: How many states were encoded.
         hub: The changes.
     """
 
@@ -259,7 +258,6 @@ class BoardFeed:
         self.since = since
         self.began = time.time()
         self.clients = 0
-        self.encoded = 0
         self.hub = Hub(keep=1)
         self._redact = json_redactor()
         self._newest: dict[str, bytes] = {}
@@ -291,7 +289,6 @@ class BoardFeed:
         return frame_of(changed.values())
 
     def _encode(self, state: PanelState) -> bytes:
-        self.encoded += 1
         return self._redact(encode_state(state))
 
     def _note(self, state: PanelState) -> None:
@@ -325,7 +322,6 @@ class ExplainedFeed(BoardFeed):
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def _encode(self, state: PanelState) -> bytes:
-        self.encoded += 1
         return encode_operators(state.panel, self.board.xray(state.panel), self._redact)
 
     def _note(self, state: PanelState) -> None:
