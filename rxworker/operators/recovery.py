@@ -86,16 +86,18 @@ def retry_before_first(
                 current.put(clock.schedule_relative(delay, attempt))
 
         def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-            subscription = SerialDisposable()
-            current.put(subscription)
-            sink = Sink(on_next, on_error, observer.on_completed, on_many)
+            before = failures
             try:
                 connected = follow(sink)
             except Exception as error:
                 on_error(error)
-            else:
-                subscription.put(connected)
+                return
+            if failures == before:
+                current.put(connected)
+            else:  # it has failed meanwhile, and the timer is there
+                connected.dispose()
 
+        sink = Sink(on_next, on_error, observer.on_completed, on_many)
         attempt()
         return current
 

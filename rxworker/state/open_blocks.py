@@ -7,9 +7,6 @@ it, and then the index may open again. Three events end blocks beside their own 
 came just before: a start at the index of an open block; a ``Status(STARTED)`` that is not the first status of the
 response, which begins the response anew; a request that begins or is retracted. What came before the first status of a
 response belongs to it.
-
-`step_events` of the state folds several events at once, so it has the same rule in its loop; a property holds the two
-equal.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Content, JsonObject, Message, ServerToolCall, ServerToolResult, StopReason
 from rxworker.state.block import BlockState, Pieces, step_block, step_texts
 from rxworker.state.content import content_of
-from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX
+from rxworker.state.open_blocks import OpenBlocks
 
 # Looking up a member of an Enum costs as much as creating a small object.
 STARTED = ResponseStatus.STARTED
@@ -105,7 +105,8 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
         One new state for all of them, and the error or status after which it stopped, if any.
     """
     # A copy of what is open: a handful of blocks, whatever the length of the response.
-    blocks, closed, usage = state.open.copy(), state.closed, state.usage
+    blocks, closed, usage = OpenBlocks(state.open), state.closed, state.usage
+    blocks.has_status = state.status is not None
     last: Status | Error | None = None
     # Deltas of one sort to one block that are in no state yet, and are taken together.
     like: Any = None  # one of them
@@ -123,9 +124,9 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
             texts.append(one.text if one is event else event.text())
         elif kind in BLOCK_EVENTS:
             index: int = event.index
-            if kind is BlockStart and index in blocks:
-                cut = BlockAbort(index, blocks[index].block_type, STARTED_AT_ITS_INDEX)
-                closed = closed.add(step_block(blocks.pop(index), cut))
+            if kind is BlockStart:
+                for cut, reason in blocks.end_before(event):
+                    closed = closed.add(step_block(cut, BlockAbort(index, cut.block_type, reason)))
             block = step_block(blocks.get(index), event)
             if block.phase == "open":
                 blocks[index] = block
@@ -134,7 +135,7 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
                 closed = closed.add(block)
         elif kind is Usage:
             usage = event
-        elif kind is Status and event.status is STARTED and state.status is None:
+        elif kind is Status and blocks.begins_anew(event) is None and event.status is STARTED:
             # It keeps what came before it, such as the usage.
             state = _started(state, event)
         elif kind is Status or kind is Error:

@@ -2,7 +2,7 @@
 
 `CoroutineObservable` emits the events of a coroutine. A subscriber starts a task for it. A coroutine that only waits
 for its end awaits it instead, without another task: so all of a run is one task, and what its operators wait for is
-awaited, cancelled and cleaned up in that task. Both emit the same, and a test holds the two equal.
+awaited, cancelled and cleaned up in that task. It is the same coroutine either way.
 
 `following` makes an operator that may have to wait, and `one_by_one` one that waits for each item. A coroutine that
 follows a pipe of such operators awaits all of them.

@@ -1,17 +1,12 @@
-"""One response: requested, timed, and requested again while no event has come.
+"""One request and its response, with time-outs.
 
 `Retry` defines when a request that failed before its first event is made again, and after which delay. A response that
 runs in the background at the provider may lose its connection: it is resumed by the same decoder.
 
-What is emitted equals this chain of four operators, and a test holds the two equal:
-
-    time_out(None, idle) ─▶ receive ─▶ time_out(first, None) ─▶ retry_before_first
-
-An `Answer` is made for every response, and as one object it costs a fraction of the chain. A `Receiver` counts the
-reads and knows whether an event has passed, so that one timer serves both time-outs: eight times in the shorter of them
-it checks what has arrived since. Bytes without an event, and pings, are keep-alives: with them, and only with them,
-both time-outs are `Timeouts.keep_alive` times as long, which the chain of operators does not know. The transport must
-emit nothing once it is disposed, like every observable.
+A `Receiver` counts the reads and knows whether an event has passed, so that one timer serves both time-outs: eight
+times in the shorter of them it checks what has arrived since. Bytes without an event, and pings, are keep-alives: with
+them, and only with them, both time-outs are `Timeouts.keep_alive` times as long. The transport must emit nothing once
+it is disposed, like every observable.
 """
 
 from __future__ import annotations
@@ -136,21 +131,19 @@ class Timeouts(Settings, frozen=True):
 
 
 class Answer(Receiver, abc.DisposableBase):
-    """The answer to one request, for one observer, with time-outs and retries.
+    """The answer to one request, for one observer, with time-outs.
 
     Args:
-        source: The bytes; each subscription makes a new request.
+        source: The bytes.
         make: Makes the provider's decoder.
         explain: Converts an error into one of the provider.
         observer: The observer of the events.
         timeouts: How long to wait.
-        retry: When to request it again.
-        clock: The scheduler; without one there are no time-outs and no retries.
+        retry: When to take up a response in the background again.
+        clock: The scheduler; without one there are no time-outs, and nothing is taken up again.
         background: Creates, from a decoder, the `Background` of a response that continues without its connection;
             ``None`` for any other.
         hide: Removes the secrets of the request from a text of an error.
-        instead: Returns the answer to another request, which is sent once in place of one that failed before its first
-            event; ``None`` where there is none for the error.
     """
 
     def __init__(
@@ -164,15 +157,11 @@ class Answer(Receiver, abc.DisposableBase):
         clock: abc.SchedulerBase | None,
         background: Callable[[ResponseDecoder], Background] | None = None,
         hide: Callable[[str], str] = str,
-        instead: Callable[[Exception], Observable[bytes] | None] | None = None,
     ) -> None:
         super().__init__(make, observer, hide)
-        self._make_background = background
         self._background = background(self._decoder) if background else None
-        self._first = source
         self._source = source
         self._explain = explain
-        self._instead = instead
         self._timeouts = timeouts
         self._step = step = _step(timeouts)
         self._ticker: Ticker | None = None
@@ -181,8 +170,8 @@ class Answer(Receiver, abc.DisposableBase):
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
-        self._context = copy_context()  # a retry belongs to the caller
-        self._failures = 0
+        self._context = copy_context()  # another request belongs to the caller
+        self._failures = 0  # to take up a response in the background, in a row
         self._is_on_its_way = False  # a request for a response in the background
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
@@ -287,35 +276,9 @@ class Answer(Receiver, abc.DisposableBase):
             upstream.dispose()
 
     def _fail(self, error: Exception) -> None:
-        """Request again, if no event was emitted and the error is transient."""
         if self._background is not None and not self._over:
             self._background.cancel()
-        self._stop()
-        if self._clock is None or self._has_emitted:
-            self._observer.on_error(error)
-            return
-        try:
-            other = self._instead(error) if self._instead is not None else None
-            if other is not None:
-                self._first, self._instead, delay = other, None, 0.0
-            else:
-                self._failures += 1
-                delay = self._retry.delay(error, self._failures)
-        except Exception as other:
-            self._observer.on_error(other)
-            return
-        if delay is None:
-            self._observer.on_error(error)
-        else:
-            # Also without a pause through the clock, so that failures do not pile up on the stack.
-            self._timer = self._clock.schedule_relative(delay, self._send_again)
-
-    def _send_again(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
-        self._begin()
-        self._source = self._first
-        if self._make_background is not None:
-            self._background = self._make_background(self._decoder)
-        self.send()
+        super()._fail(error)
 
     def _goes_on(self, error: Exception | None) -> bool:
         """Take up a response in the background where its connection was cut, unless that has failed too often."""

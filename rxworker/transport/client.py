@@ -23,6 +23,7 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import awaited, check_number, check_type, checks_arguments, is_coroutine_function
+from rxworker.operators import retry_before_first
 from rxworker.operators.kernel import NOTHING, Scheduler, Stage, connect
 from rxworker.providers.base import (
     BackgroundProvider,
@@ -207,47 +208,61 @@ class Client:
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
             clock = scheduler if isinstance(scheduler, LoopClock) else running_loop() and loop_clock()
-            make = self.provider.decoder
-            background: Callable[[ResponseDecoder], Background] | None = None
             try:
-                # Built anew for each subscription: a key from the environment may have come since.
-                conversation = self._refused.without(full_request.conversation)
-                sent = self._request(full_request, conversation)
-                requests = [sent]
-                send = partial(_sent, self.transport, requests)
-                cursor = full_request.cursor
-                if sent.is_background:
-                    provider = cast("BackgroundProvider", self.provider)
-                    make = partial(provider.background_decoder, cursor)
-                    background = partial(Background, send, sent)
-                first = _continued(make(), sent) if cursor else sent
-                # A provider's decoders have the usual limit already.
-                if self.max_frame != MAX_FRAME:
-                    make = partial(_limited, make, self.max_frame or maxsize)
-                notes = self._new_notes(sent) if sent.left_out else ()
-                if sent.renamed or notes:
-                    make = partial(OwnNames, make, sent.renamed, notes)
-                answer = Answer(
-                    send(first),
-                    make,
-                    self._explained,
-                    observer,
-                    self.timeouts,
-                    self.retry,
-                    self._scheduler or clock,
-                    background,
-                    partial(_without_secrets, requests, full_request),
-                    None if cursor else partial(self._unsealed, full_request, conversation, send, observer),
-                )
+                attempts = self._attempts(full_request, observer, self._scheduler or clock)
             except Exception as error:
                 observer.on_error(error)
                 return NOTHING
-            answer.send()
-            return answer
+            return connect(attempts, observer, scheduler)
 
         stage = Stage(subscribe)
         stage.is_direct = getattr(self.transport, "is_direct", False)
         return stage
+
+    def _attempts(
+        self, full_request: Request, observer: abc.ObserverBase[ResponseEvent], clock: Scheduler
+    ) -> Observable[ResponseEvent]:
+        """The response, requested again as long as nothing of it has come.
+
+        Built anew for each subscription: a key from the environment may have come since.
+        """
+        conversation = self._refused.without(full_request.conversation)
+        sent = self._request(full_request, conversation)
+        requests = [sent]
+        send = partial(_sent, self.transport, requests)
+        cursor = full_request.cursor
+        make = self.provider.decoder
+        background: Callable[[ResponseDecoder], Background] | None = None
+        if sent.is_background:
+            provider = cast("BackgroundProvider", self.provider)
+            make = partial(provider.background_decoder, cursor)
+            background = partial(Background, send, sent)
+        source = send(_continued(make(), sent) if cursor else sent)
+        # A provider's decoders have the usual limit already.
+        if self.max_frame != MAX_FRAME:
+            make = partial(_limited, make, self.max_frame or maxsize)
+        notes = self._new_notes(sent) if sent.left_out else ()
+        if sent.renamed or notes:
+            make = partial(OwnNames, make, sent.renamed, notes)
+        hide = partial(_without_secrets, requests, full_request)
+        is_other = False
+
+        def attempt(observer: abc.ObserverBase[ResponseEvent], _: Scheduler = None) -> abc.DisposableBase:
+            times, retry = self.timeouts, self.retry
+            answer = Answer(source, make, self._explained, observer, times, retry, clock, background, hide)
+            answer.send()
+            return answer
+
+        def again(error: Exception, failures: int) -> float | None:
+            nonlocal source, is_other
+            other = None if is_other or cursor else self._unsealed(full_request, conversation, send, observer, error)
+            if other is not None:
+                source, is_other = other, True
+                return 0.0
+            return self.retry.delay(error, failures - is_other)
+
+        attempts = Stage(attempt)
+        return attempts if clock is None else retry_before_first(again, clock)(attempts)
 
     def _request(self, request: Request, conversation: Conversation) -> HttpRequest:
         try:

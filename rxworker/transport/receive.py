@@ -53,10 +53,7 @@ class Receiver(abc.ObserverBase[bytes]):
         self._hide = hide
         self._observer = observer
         self._push_many = many(observer)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._decoder = decoder = self._make()
+        self._decoder = decoder = make()
         # Not by their types, of which most processes need one.
         self._feed: Callable[[bytes], Sequence[Part]] = getattr(decoder, "feed_parts", self._feed_one_by_one)
         self._reads = 0

@@ -1,24 +1,23 @@
-"""`Answer`: what the four operators make of the bytes that it stands for."""
+"""`Answer`: what it emits of the bytes that come, when it gives up waiting, and what is requested again."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import pairwise
 
 import pytest
-from reactivex import Observable, abc, throw
-from reactivex import operators as ops
+from reactivex import Observable, abc
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker.errors import HttpStatusError, ProviderError, TransportError
 from rxworker.events import Error, Ping, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.events.meta import TRUNCATED
-from rxworker.operators import retry_before_first, time_out
-from rxworker.operators.kernel import Stage, stage
+from rxworker.operators import retry_before_first
+from rxworker.operators.kernel import Stage
 from rxworker.transport import Retry, Timeouts
 from rxworker.transport.answer import Answer
-from rxworker.transport.receive import Receiver
 
 BUSY = Error("overloaded", "busy", retryable=True, kind="overloaded")
 FAILED = Status(ResponseStatus.FAILED)
@@ -74,37 +73,21 @@ def in_turn(scheduler: TestScheduler, scripts: Sequence[Script]) -> Observable[b
     return Observable(subscribe)
 
 
-def received(source: Observable[bytes]) -> Observable[ResponseEvent]:
-    return stage(source, partial(Receiver, Lines))
+def answered(
+    source: Observable[bytes], times: Timeouts, clock: TestScheduler, retry: Retry = RETRY
+) -> Observable[ResponseEvent]:
+    """As a client has it."""
 
-
-def plain(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:
-    def explained(error: Exception, _: Observable[bytes]) -> Observable[bytes]:
-        return throw(explain(error))
-
-    return source.pipe(
-        time_out(None, times.idle, clock),
-        ops.catch(explained),
-        received,
-        time_out(times.first, None, clock),
-        retry_before_first(RETRY.delay, clock),
-    )
-
-
-def as_one(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:
-    def subscribe(observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        answer = Answer(source, Lines, explain, observer, times, RETRY, clock)
+    def attempt(observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        answer = Answer(source, Lines, explain, observer, times, retry, clock)
         answer.send()
         return answer
 
-    return Stage(subscribe)
+    return Stage(attempt).pipe(retry_before_first(retry.delay, clock))
 
 
 def script(seed: random.Random) -> Script:
-    """What one attempt brings: a few chunks with short and long pauses, and an end or none.
-
-    There are no keep-alives among them, of which the operators know nothing.
-    """
+    """What one attempt brings: a few chunks with short and long pauses, and an end or none."""
     time, played = 0, Script()
     for _ in range(seed.randrange(4)):
         time += seed.choice([13, 43, 403])
@@ -119,49 +102,97 @@ def script(seed: random.Random) -> Script:
     return [*played, *seed.choice([[], *([end] for end in ends)])]
 
 
-def heard(
-    make: Callable[[Observable[bytes], Timeouts, TestScheduler], Observable[ResponseEvent]],
-    scripts: Sequence[Script],
-    times: Timeouts,
-    until: float,
-) -> tuple[list[str], list[float]]:
+def heard(scripts: Sequence[Script], times: Timeouts, until: float = 5000.0) -> tuple[list[str], list[float]]:
     """What an observer is told, and when."""
     clock = TestScheduler()
 
     def create() -> Observable[ResponseEvent]:
-        return make(in_turn(clock, scripts), times, clock)
+        return answered(in_turn(clock, scripts), times, clock)
 
     told = clock.start(create, disposed=until).messages
     return [str(one.value) for one in told], [one.time for one in told]
 
 
 LIMITS = [Timeouts(80.0, 80.0), Timeouts(160.0, 80.0), Timeouts(80.0, None), Timeouts(None, 80.0)]
+CABLE = ReactiveTest.on_error(20, TransportError("the cable", retryable=True))
+WHERE = ReactiveTest.on_error(20, TransportError("no such host"))
+BUSY_503 = ReactiveTest.on_error(20, HttpStatusError("busy", status=503, headers={}, body=b"", url="http://x"))
+
+
+def sent(*data: bytes, end: Recorded[bytes] | None = None) -> Script:
+    """Reads at 10, 11 and so on, and an end."""
+    return [*(ReactiveTest.on_next(10 + at, each) for at, each in enumerate(data)), *([end] if end else [])]
+
+
+OUTCOMES: dict[str, tuple[list[Script], list[str]]] = {
+    "nothing comes, three times": ([[], [], []], ["OnError(nothing came within 80 seconds)"]),
+    "nothing comes, and then a text": (
+        [[], sent(b"a"), []],
+        ["a", "timeout nothing came for 80 seconds", "failed", "OnError(nothing came for 80 seconds)"],
+    ),
+    "a text, and the connection breaks": (
+        [sent(b"a", end=CABLE), sent(b"b")],
+        ["a", "connection the cable", "failed", "OnError(the cable)"],
+    ),
+    "the connection breaks before": (
+        [sent(end=CABLE), sent(b"a", b"!")],
+        ["a", "overloaded busy", "failed", "OnError(busy)"],
+    ),
+    "an error that another request does not help": ([sent(end=WHERE), sent(b"a")], ["OnError(no such host)"]),
+    "an error of the provider, three times": ([sent(b"!")] * 3, ["OnError(busy)"]),
+    "an answer that is not a stream": ([sent(end=BUSY_503)] * 3, ["OnError(explained)"]),
+    "a text, and a fault of the decoder": ([sent(b"a", b"?"), []], ["a", "unknown a bug", "failed", "OnError(a bug)"]),
+    "a response that ends too early": (
+        [sent(b"a", end=ReactiveTest.on_completed(20))],
+        ["a", "truncated cut", "failed", "OnError(cut)"],
+    ),
+}
+
+
+def as_word(message: str) -> str:
+    """An event or an error as the table above has it."""
+    if found := re.search(r"TextDelta\(index=0, text=\"b'(.)'\"", message):
+        return found[1]
+    if found := re.search(r"Error\(code='(\w+)', message='([^']*)'", message):
+        return f"{found[1]} {found[2]}"
+    return "failed" if "FAILED" in message else message
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_what_a_response_comes_to(name: str) -> None:
+    scripts, expected = OUTCOMES[name]
+    told, _ = heard(scripts, Timeouts(80.0, 80.0))
+    assert [*map(as_word, told)] == expected
 
 
 @pytest.mark.parametrize("number", range(120))
-def test_it_emits_what_the_operators_would(number: int) -> None:
+def test_it_ends_once_and_is_never_silent_for_longer_than_allowed(number: int) -> None:
     seed = random.Random(number)
-    scripts = [script(seed) for _ in range(TRIES)]
-    times = seed.choice([*LIMITS, Timeouts(None, None)])
-    expected, expected_at = heard(plain, scripts, times, 5000.0)
-    told, at = heard(as_one, scripts, times, 5000.0)
-    assert told == expected
-    # A pause is at most an eighth longer than allowed, in each of the attempts.
-    assert at == pytest.approx(expected_at, abs=TRIES * 10.0)
+    scripts, times = [script(seed) for _ in range(TRIES)], seed.choice(LIMITS)
+    told, at = heard(scripts, times)
+    ends = [place for place, each in enumerate(told) if each.startswith(("OnError", "OnCompleted"))]
+    events = [place for place, each in enumerate(told) if each.startswith("OnNext")]
+    assert ends in ([], [len(told) - 1])
+    if times.idle is not None:  # of what has begun: it is not requested again
+        assert ends or not events
+        assert all(later - sooner <= times.idle * 1.25 for sooner, later in pairwise(at))
+    if times.first is not None and not events:
+        # Each attempt ends after the time at the latest, and the next one comes after the pause.
+        assert at[-1] - 200.0 <= TRIES * (max(times.first, times.idle or 0.0) * 1.25 + 430.0 + RETRY.maximum)
 
 
 @pytest.mark.parametrize("number", range(20))
 def test_it_is_silent_once_it_was_left(number: int) -> None:
     seed = random.Random(number)
     scripts, times = [script(seed) for _ in range(TRIES)], seed.choice(LIMITS)
-    _, at = heard(as_one, scripts, times, 203.0 + 10 * number)
+    _, at = heard(scripts, times, 203.0 + 10 * number)
     assert all(time <= 203.0 + 10 * number for time in at)
 
 
 def end_of(sends: dict[int, bytes], times: Timeouts) -> tuple[float, str]:
     """When a response ends that sends these and then stays silent, and how."""
     played = [ReactiveTest.on_next(time, data) for time, data in sends.items()]
-    told, at = heard(as_one, [played, [], []], times, 9000.0)
+    told, at = heard([played, [], []], times, 9000.0)
     return at[-1] - 200.0, told[-1]  # the test scheduler subscribes at 200
 
 
@@ -211,23 +242,18 @@ def test_signs_of_life_make_the_wait_for_the_first_event_longer_but_not_endless(
     times = Timeouts(100.0, None)
 
     def create() -> Observable[ResponseEvent]:
-        return Stage(lambda observer, _=None: asked(Answer(source, Lines, explain, observer, times, once, clock)))
+        return answered(source, times, clock, once)
 
     (end,) = clock.start(create, disposed=9000.0).messages
     assert 700 <= end.time <= 725
     assert "nothing came within 500 seconds but keep-alives" in str(end.value)
 
 
-def asked(answer: Answer) -> Answer:
-    answer.send()
-    return answer
-
-
 def test_a_time_of_nothing_does_not_look_for_ever() -> None:
     clock = TestScheduler()
 
     def create() -> Observable[ResponseEvent]:
-        return as_one(in_turn(clock, [Script()] * TRIES), Timeouts(1.0, 0.0), clock)
+        return answered(in_turn(clock, [Script()] * TRIES), Timeouts(1.0, 0.0), clock)
 
     (told,) = clock.start(create).messages
     assert "nothing came within 1 seconds" in str(told.value)
