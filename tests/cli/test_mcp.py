@@ -71,6 +71,7 @@ def started(folder: Path, *options: str) -> Generator[subprocess.Popen[str], Non
             process.kill()
 
 
+@pytest.mark.slow
 def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes(folder: Path) -> None:
     with started(folder, "my_workers:make_clerk") as process:
         assert process.stdin is not None
@@ -93,6 +94,7 @@ def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes
         assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 async def test_a_client_starts_it_and_another_continues_the_conversation_where_it_listens_with_a_token(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def ask(url: str, body: object = None, **headers: str) -> Any:
         return json.loads(response.read())
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_and_another_can_begin_at_once_on_the_same_port() -> None:
     port = str(free_port())
     with serving("--demo", port=port) as (process, url):
@@ -284,6 +285,7 @@ class Receiver(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
+@pytest.mark.slow
 def test_alerts_of_ones_own_dashboard_are_sent_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_boards.py").write_text(BOARDS)
     monkeypatch.chdir(tmp_path)

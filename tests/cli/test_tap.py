@@ -65,6 +65,7 @@ def write(file: Path, lines: list[dict[str, Any]]) -> None:
         out.writelines(json.dumps(line) + "\n" for line in lines)
 
 
+@pytest.mark.slow
 async def test_a_session_is_recorded_as_it_grows_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     file = tmp_path / "sessions" / "s.jsonl"

@@ -106,6 +106,7 @@ def test_ctrl_c_ends_the_demo_with_130_and_a_clean_terminal(terminal: Open) -> N
     assert "Traceback" not in opened.shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_pressed_again_and_again_ends_the_demo_cleanly_too(terminal: Open) -> None:
     opened = terminal("demo")
     opened.wait_for("timeline")
@@ -193,6 +194,7 @@ def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
     assert "Traceback" not in opened.shown
 
 
+@pytest.mark.slow
 def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: Open, tmp_path: Path) -> None:
     with ReplayServer(["A pond.", "A frog.", "A splash."]) as server:
         opened = chat(terminal, server, "--log", f"sqlite:{tmp_path / 'runs.db'}")

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).parents[2] / "examples" / "nicegui_view.py"
 
 
+@pytest.mark.slow
 async def test_each_tab_shows_the_whole_run() -> None:
     from nicegui.testing.user_simulation import user_simulation  # half a second where it is imported
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
@@ -22,6 +23,7 @@ nbformat.write(notebook, sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_the_answer(tmp_path: Path) -> None:
     done = tmp_path / "done.ipynb"
     process = subprocess.run(

@@ -38,6 +38,7 @@ def edit_with(node: str, *steps: list[Any], options: list[str]) -> Any:
     return seen
 
 
+@pytest.mark.slow
 def test_the_client_of_npm_edits_cancels_and_loads_a_session(node: str, tmp_path: Path) -> None:
     options = ["--log", f"sqlite:{tmp_path / 'runs.db'}"]
     seen = edit_with(

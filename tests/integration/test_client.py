@@ -294,6 +294,7 @@ async def test_what_the_server_does_not_have_is_an_error(installed: Path) -> Non
     assert [error["code"] for error in seen.ended] == ["gone", "gone", "no_board", "no_panel"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_refuses_the_client_is_not_tried_again(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ async def test_each_command_does_what_the_page_describes(store: str, new_address
     assert command.unused == set()
 
 
+@pytest.mark.slow
 async def test_three_machines_share_a_log(nats_program: str, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two", "three")]
     for folder in folders:

@@ -127,6 +127,7 @@ async def post(http: aiohttp.ClientSession, server: Server, path: str, body: obj
         return response.status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", one_of([signal.SIGTERM, signal.SIGKILL]), ids=lambda number: number.name)
 @pytest.mark.parametrize("phase", one_of(["tool", "text"]))  # that of a text is also one of test_client.py
 async def test_a_client_sees_each_record_once_over_restarts(

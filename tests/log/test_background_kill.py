@@ -97,6 +97,7 @@ async def stored_kind(log: EventLog, kind: str) -> str:
         await asyncio.sleep(0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SLOW + KILLS * 5)
 async def test_a_response_is_paid_once_wherever_its_process_is_killed(tmp_path: Path) -> None:
     service, choose = Service(), random.Random(31)

@@ -244,6 +244,7 @@ async def test_a_list_that_was_not_written_is_repaired(nats_address: str, monkey
 # Owners and watchers
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the first loop ends with an open connection
 def test_a_log_may_be_used_on_one_event_loop_after_the_other(nats_address: str) -> None:
     def use(log: NatsLog) -> None:

@@ -415,6 +415,7 @@ async def test_without_the_extra_the_error_names_it(tmp_path: Path, monkeypatch:
         await anext(session_files(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "items", "expected"),
     [("claude", ClaudeCode, sessions.CLAUDE, CLAUDE), ("codex", Codex, sessions.CODEX_NEW, NEW)],

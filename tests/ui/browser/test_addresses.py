@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from rxworker import Worker, tool
@@ -48,6 +49,7 @@ async def copied(page: Page) -> str:
     return await page.evaluate("copied[0]")
 
 
+@pytest.mark.slow
 async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_address(desk: Desk) -> None:
     settings = Settings(title="Desk", token="a-very-secret-token")
     model = GatedModel([*REPLIES, say("Other.")], free=True)
@@ -95,6 +97,7 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         await expect(other).to_have_url(f"{desk.url}?board=runs&of=all#{run.id}")
 
 
+@pytest.mark.slow
 async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: Desk) -> None:
     many = call("look", where="here")
     for n in range(60):

@@ -55,6 +55,7 @@ async def test_an_address_of_the_program_starts_a_run_that_the_api_shows(program
         assert (await http.get("/desk/api/nothing")).json()["error"]["code"] == "not_found"
 
 
+@pytest.mark.slow
 async def test_the_page_works_below_a_prefix(program: str, browser: Browser) -> None:
     page = await browser.new_page()
     try:

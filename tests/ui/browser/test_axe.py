@@ -191,6 +191,7 @@ async def states_of_other_pages(desk: Desk, server: WebServer, page: Page, model
     await check("a read-only link")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", one_of([states_of_a_run, states_of_other_pages]))
 async def test_axe_finds_nothing_in_any_state(
     desk: Desk, axe: str, tmp_path: Path, states: Callable[..., Awaitable[None]]

@@ -139,6 +139,7 @@ async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(de
         await expect(time).to_have_value("86400")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_log", one_of([True, False]))
 async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_path: Path, has_log: bool) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as stored:
@@ -162,6 +163,7 @@ async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_
             await expect(calls).to_contain_text("2 calls")
 
 
+@pytest.mark.slow
 async def test_the_usage_of_a_conversation_is_folded_and_the_last_seconds_are_followed_anew(desk: Desk) -> None:
     async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
         page = await desk.asked(status="finished")
@@ -237,6 +239,7 @@ HELD = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", one_of(["", "boards/spoken", "fleet"]))
 async def test_an_update_takes_nothing_that_the_reader_holds(desk: Desk, tmp_path: Path, path: str) -> None:
     model = GatedModel([say("".join(f"{n:04}" for n in range(90)))])
@@ -293,6 +296,7 @@ async def test_an_update_takes_nothing_that_the_reader_holds(desk: Desk, tmp_pat
         model.let_all()
 
 
+@pytest.mark.slow
 async def test_a_value_a_point_an_alert_and_a_span_lead_to_the_runs_that_made_them(desk: Desk) -> None:
     async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN, LEADING]) as server:
         page = await desk.open()

@@ -190,6 +190,7 @@ async def invite(host: Guest, guests: list[Guest], place: str = "here") -> str:
     return "invited"
 
 
+@pytest.mark.slow
 async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_with_the_schema(desk: Desk) -> None:
     guests: list[Any] = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
     asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
@@ -228,6 +229,7 @@ def problem(page: Page, name: str) -> Locator:
     return page.locator(".field", has=page.get_by_label(name)).locator(".field-error")
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk: Desk) -> None:
     asked = [call("book", hotel=name) for name in "abcd"]
     replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
@@ -293,6 +295,7 @@ async def reserve(context: ToolContext) -> str:
     return "reserved"
 
 
+@pytest.mark.slow
 async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does_not_open(desk: Desk) -> None:
     async with desk.asking(GatedModel([call("reserve"), say("Done.")], free=True), [reserve]) as page:
         panel = page.locator("#approval")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from rxworker import tool
@@ -29,6 +30,7 @@ def talk() -> list[Any]:
 SENTENCE = "fix the bug now, please? 3 tests, just yes"
 
 
+@pytest.mark.slow
 async def test_what_is_typed_goes_into_the_message_box_and_every_shortcut_is_listed_once(desk: Desk) -> None:
     """No key without a modifier starts a run, changes a setting or leaves the run; Escape closes what is open."""
     async with desk.serve(GatedModel(talk(), free=True), [look]):
@@ -133,6 +135,7 @@ async def saved(page: Page, name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 async def test_a_run_is_linked_and_saved_as_markdown_records_and_a_page_without_scripts(
     desk: Desk, browser: Browser
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import tool
@@ -49,6 +50,7 @@ async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk) 
         await expect(page.locator("#conversation")).to_contain_text("It is calm today.")
 
 
+@pytest.mark.slow
 async def test_the_run_that_a_run_was_forked_from_is_offered_first(desk: Desk, tmp_path: Path) -> None:
     async with (
         SQLiteLog(tmp_path / "runs.db") as log,

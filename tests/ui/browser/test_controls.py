@@ -89,6 +89,7 @@ async def test_calls_are_approved_with_other_arguments_and_denied_with_a_reason(
         await desk.same(page, desk.runs[-1])
 
 
+@pytest.mark.slow
 async def test_what_one_tab_decides_the_others_follow(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
     async with desk.asking(GatedModel(replies, free=True), [delete]) as first:
@@ -129,6 +130,7 @@ async def test_a_run_is_cancelled_and_another_is_paused_and_resumed(desk: Desk) 
         await desk.same(page, desk.runs[2])
 
 
+@pytest.mark.slow
 async def test_everything_is_done_with_the_keyboard(desk: Desk) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
     async with desk.serve(GatedModel(replies, free=True), [delete]):
@@ -234,6 +236,7 @@ async def test_the_theme_is_that_of_the_system_or_the_chosen_one_and_no_other_se
         assert [url for url in asked if not url.startswith(desk.url)] == []
 
 
+@pytest.mark.slow
 async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run_and_no_old_run(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:

@@ -62,6 +62,7 @@ BOARD = Dashboard(
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 
 
+@pytest.mark.slow
 async def test_each_view_is_drawn_and_the_address_names_the_dashboard_and_its_scope(desk: Desk) -> None:
     other = Dashboard([panel("Last", ops.map(run_of), view="text")], title="Other")
     async with desk.asking(
@@ -134,6 +135,7 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
             await expect(section.locator(".board-figure").first).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
     replies = [*REPLIES, *REPLIES]
     async with desk.asking(GatedModel(replies, free=True), [look], dashboards=[BOARD], status="finished") as page:
@@ -159,6 +161,7 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
         await expect(calls_made).to_contain_text("1 calls")
 
 
+@pytest.mark.slow
 async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk: Desk) -> None:
     def spell(record: Record) -> str:
         return f"<img src=x onerror=alert(1)> {record.seq}"

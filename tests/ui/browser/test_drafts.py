@@ -68,6 +68,7 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk) -> None:
         await expect(page.locator(BOX)).to_have_value("")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_log", one_of([True, False]))
 async def test_a_queued_message_is_withdrawn(desk: Desk, has_log: bool) -> None:
     model = GatedModel([say(LONG) + call("look"), say("Done.")])
@@ -89,6 +90,7 @@ async def test_a_queued_message_is_withdrawn(desk: Desk, has_log: bool) -> None:
         await expect(page.locator(BOX)).to_have_value("And hurry")
 
 
+@pytest.mark.slow
 async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
@@ -157,6 +159,7 @@ async def test_what_is_typed_while_a_message_is_sent_is_kept_also_when_it_cannot
     desk.problems.clear()  # the browser reports the request that was cut
 
 
+@pytest.mark.slow
 async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk) -> None:
     model = GatedModel([say(LONG), say(LONG)])
     async with desk.serve(model) as server:

@@ -229,6 +229,7 @@ async def test_a_run_that_is_over_is_shown_at_its_end(desk: Desk, own_site: Open
         await expect(pane.locator("li").last).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.slow
 async def test_an_element_shows_why_there_is_no_run(desk: Desk, own_site: OpenSite) -> None:
     token = "a long secret"
     async with own_site() as site:

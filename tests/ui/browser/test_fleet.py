@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from rxworker import Worker, tool
@@ -28,6 +29,7 @@ def ended(page: Page) -> Locator:
     return page.locator('#taken .board-panel[aria-label="Ended runs"]')
 
 
+@pytest.mark.slow
 async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Path) -> None:
     gate = asyncio.Event()
 

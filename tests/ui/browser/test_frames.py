@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import tool
@@ -40,6 +41,7 @@ async def test_what_does_not_fit_into_a_frame_is_drawn_in_the_next_before_anythi
         assert len({one[2] for one in drawn}) == len(drawn)
 
 
+@pytest.mark.slow
 async def test_of_a_run_with_many_calls_the_last_are_drawn_and_the_others_on_request(desk: Desk) -> None:
     @tool
     async def look(n: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import tool
@@ -44,6 +45,7 @@ async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk) ->
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
 
 
+@pytest.mark.slow
 async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk) -> None:
     reply = call("write", text="0")
     for n in range(1, 180):

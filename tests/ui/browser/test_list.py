@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Locator, expect
 
 from rxworker import Worker
@@ -90,6 +91,7 @@ async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_ru
         assert "of=" not in page.url
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(desk: Desk, tmp_path: Path) -> None:
     model = ScriptedModel(["One.", "Two.", "Three."])
 

@@ -374,6 +374,7 @@ async def test_without_the_library_a_diagram_stays_code(desk: Desk) -> None:
             assert response.status == 404
 
 
+@pytest.mark.slow
 async def test_mermaid_itself_draws_within_that_policy(desk: Desk) -> None:
     """The problems of the browser, which must be none, include what the policy of the frame refuses."""
     if not REAL.exists():

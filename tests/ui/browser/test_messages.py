@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import pytest
 from playwright.async_api import FilePayload, expect
 
 from rxworker import Worker, tool
@@ -22,6 +23,7 @@ def file(name: str, kind: str, data: bytes) -> FilePayload:
     return {"name": name, "mimeType": kind, "buffer": data}
 
 
+@pytest.mark.slow
 async def test_files_go_with_a_message_that_is_answered_again_and_edited(desk: Desk) -> None:
     async with desk.serve(GatedModel([say("A dot."), say("Two."), say("Three.")], free=True)):
         page = await desk.open()
@@ -94,6 +96,7 @@ async def test_a_message_is_edited_and_answered_again(desk: Desk) -> None:
         assert len({run.session for run in desk.runs}) == 3
 
 
+@pytest.mark.slow
 async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_restart(
     desk: Desk, tmp_path: Path
 ) -> None:

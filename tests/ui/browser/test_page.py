@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import tool
@@ -30,6 +31,7 @@ async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk
         await expect(page).to_have_title("Go · Desk")
 
 
+@pytest.mark.slow
 async def test_three_tabs_show_the_same(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.asking(model) as first:

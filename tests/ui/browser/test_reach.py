@@ -59,6 +59,7 @@ async def test_a_decision_is_in_view_on_a_phone(desk: Desk, width: int, height: 
         await desk.press(page, "Approve", status="finished")
 
 
+@pytest.mark.slow
 async def test_a_decision_is_near_for_the_keyboard_and_its_skip_link(desk: Desk) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
     async with desk.serve(GatedModel(replies, free=True), [delete]):

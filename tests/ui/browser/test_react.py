@@ -74,6 +74,7 @@ async def ask(page: Page, text: str) -> None:
     await page.get_by_role("button", name="Send", exact=True).click()
 
 
+@pytest.mark.slow
 async def test_a_page_with_use_chat(example: ModuleType, browser: Browser) -> None:
     plan = call("add_step", title="Write") + call("paint", color="teal")
     mail = call("send_mail", to="Ada")

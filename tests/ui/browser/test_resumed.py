@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import Page, expect
 
 from rxworker import tool
@@ -27,6 +28,7 @@ async def lanes(page: Page, *names: str) -> None:
     await expect(page.locator("#lanes .lane .lane-name")).to_have_text(list(names))
 
 
+@pytest.mark.slow
 async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it_and_lead_to_their_places(
     desk: Desk,
 ) -> None:
@@ -54,6 +56,7 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it_
             await expect(page.locator(".item.found")).to_contain_text(text)
 
 
+@pytest.mark.slow
 async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), call("delete", path="b.txt"), say("Gone.")]
     async with desk.serve(GatedModel(replies, free=True), [delete], settings=PRICED) as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import Page, expect
 
 from rxworker import tool
@@ -74,6 +75,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: De
         assert not {"New run", "Pause", "Share a read-only link…"} & set(offered.splitlines())
 
 
+@pytest.mark.slow
 async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk) -> None:
     model = GatedModel([say("Now never.", chunk=3)])
     async with desk.asking(model) as page:
@@ -99,6 +101,7 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
         model.let_all()
 
 
+@pytest.mark.slow
 async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
     model = GatedModel([call("look", where="here")], free=True)
     async with desk.asking(model, [look], status="paused", dashboards=None) as page:

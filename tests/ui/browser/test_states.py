@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
@@ -71,6 +72,7 @@ async def test_runs_three_deep_stand_within_one_another_also_two_at_once(desk: D
         await desk.same(page, desk.runs[0])
 
 
+@pytest.mark.slow
 async def test_two_tabs_look_at_different_runs(desk: Desk) -> None:
     model = GatedModel([say("First. Words."), say("Second. Words.")])
     async with desk.serve(model):
@@ -87,6 +89,7 @@ async def test_two_tabs_look_at_different_runs(desk: Desk) -> None:
         assert desk.records_of(first, desk.runs[1]) == []
 
 
+@pytest.mark.slow
 async def test_the_page_works_with_a_token_below_another_address(desk: Desk, make_site: Site) -> None:
     model = GatedModel([think("Hm.") + say("Hello."), say("Again.")], free=True)
     app = make_app(desk.maker(model), settings=Settings(title="Desk", token=TOKEN))

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from rxworker import Worker, tool
@@ -29,6 +30,7 @@ async def serve(desk: Desk, file: Path, makers: Makers, *, closes: bool = True) 
         yield server
 
 
+@pytest.mark.slow
 async def test_the_page_outlives_its_server(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     model = GatedModel([say("One. Two. Three.")] * 2)
@@ -118,6 +120,7 @@ async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, 
         assert desk.problems == []
 
 
+@pytest.mark.slow
 async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk: Desk, tmp_path: Path) -> None:
     is_out = True
 

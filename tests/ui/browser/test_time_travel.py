@@ -186,6 +186,7 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("rxworker.worker.session_base.time", clock)
 
 
+@pytest.mark.slow
 async def test_a_run_is_played_to_its_end_with_a_bar_that_fits_and_can_be_touched(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +239,7 @@ async def test_playing_stops_where_it_is(desk: Desk, monkeypatch: pytest.MonkeyP
         await past(page, True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 async def test_the_demo_and_the_run_that_continues_it_have_one_past(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
@@ -277,6 +279,7 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         assert await answers(page) == whole
 
 
+@pytest.mark.slow
 async def test_a_run_is_forked_where_the_server_can(desk: Desk) -> None:
     model = GatedModel([say(LONG), say("Other.")], free=True)
     asked: list[tuple[str, Any]] = []

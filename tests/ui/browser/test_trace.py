@@ -87,6 +87,7 @@ TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
 """Where the texts of the axis begin and end."""
 
 
+@pytest.mark.slow
 async def test_the_axis_is_zoomed_and_fitted_with_the_thumb_of_the_slider_and_texts_that_do_not_overlap(
     desk: Desk,
 ) -> None:
@@ -144,6 +145,7 @@ async def test_the_axis_is_zoomed_and_fitted_with_the_thumb_of_the_slider_and_te
             assert all(before[1] < after[0] for before, after in pairwise(texts))
 
 
+@pytest.mark.slow
 async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Desk) -> None:
     calls = call("look", place="Lisbon") + call("look", place="Kyoto", days=2)
     model = GatedModel([calls, say("Done."), call("book")], free=True)
@@ -202,6 +204,7 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Des
         await expect(page.get_by_role("button", name="Full width")).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk) -> None:
     names = ["Lisbon", "Kyoto", "Quito"]
     reply = call("look", place="Lisbon")

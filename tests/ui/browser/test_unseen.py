@@ -61,6 +61,7 @@ def ask(context: ToolCallContext) -> Pause:
     return Pause("Run it?")
 
 
+@pytest.mark.slow
 async def test_free_text_is_changed_as_it_is_or_as_json_if_it_hides_something(desk: Desk) -> None:
     asked = [Reply(tool_calls=(Call("shell", text),)) for text in (EVIL, "rm -r a")]
     replies = [asked[0], say("Gone."), asked[1], say("Gone.")]

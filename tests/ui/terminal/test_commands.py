@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, panel
 from rxworker.errors import ConfigurationError
@@ -73,6 +75,7 @@ async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_messa
         assert model.requests[0].conversation.messages[-1].text == "/thme is a word"
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(open_app: Open, tmp_path: Path) -> None:
     worker = Worker(ScriptedModel(["One.", "Other."]))
     async with SQLiteLog(tmp_path / "runs.db") as worker.log, open_app(worker) as person:
@@ -95,6 +98,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(ope
         assert [len(each.runs) for each in await list_sessions(log)] == [2, 1]
 
 
+@pytest.mark.slow
 async def test_the_app_begins_with_the_conversation_that_was_used_last(open_app: Open, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         worker = Worker(ScriptedModel(["One."]), log=log)
@@ -150,6 +154,7 @@ async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is
         await person.press("escape")
 
 
+@pytest.mark.slow
 async def test_what_is_always_allowed_is_kept_with_a_stored_session(open_app: Open, tmp_path: Path) -> None:
     @tool(requires_approval=True)
     async def delete(path: str) -> str:
@@ -213,6 +218,7 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(o
         await person.is_notified("exists already")
 
 
+@pytest.mark.slow
 async def test_chat_resumes_a_stored_conversation_and_stores_what_follows(
     chat: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None
         assert opened.end_unread(SOON) == HUNG_UP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "controls", one_of([True, False]), ids=lambda controls: "signalled" if controls else "unsignalled"
 )
@@ -58,6 +59,7 @@ def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(chat: Open, c
     assert (tmp_path / "cancelled").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at what a process does")
 @pytest.mark.parametrize("number", one_of([signal.SIGTERM, signal.SIGHUP]))
 def test_it_ends_with_a_signal_where_nothing_reads_its_output(chat: Open, number: signal.Signals) -> None:
@@ -73,6 +75,7 @@ def test_it_ends_with_a_signal_where_nothing_reads_its_output(chat: Open, number
         assert opened.end_unread(SOON) == 128 + number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), one_of([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
     chat: Open, tmp_path: Path, number: signal.Signals, code: int

@@ -43,6 +43,7 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     assert "Traceback" not in opened.shown
 
 
+@pytest.mark.slow
 def test_a_paste_presses_no_keys_and_moves_no_cursor_also_when_standard_error_is_redirected(
     chat: Open, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_paste_presses_no_keys_and_moves_no_cursor_also_when_standard_error_is
     assert "19 ␛]0;owned␇␛[2J␑␓end␛[31m␑" in sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), one_of([(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
 def test_no_listener_is_an_error_and_a_signal_leaves_the_terminal_as_it_was(
     chat: Open, number: signal.Signals, code: int
@@ -78,6 +80,7 @@ def test_no_listener_is_an_error_and_a_signal_leaves_the_terminal_as_it_was(
     assert opened.is_restored
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(
         "import asyncio, pathlib\n"
