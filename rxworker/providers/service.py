@@ -203,7 +203,7 @@ class Service(ABC):
             if authorize is None and not callable(given):
                 headers |= self._authorization(url, given)
         if options.compact_at is not None:
-            headers = self._compacting(headers, options)
+            self._check_compaction(options)
         notes = list[tuple[Content, str]]()
         before = NOTES.set(notes)
         try:
@@ -233,8 +233,8 @@ class Service(ABC):
         """Whether the service shortens a conversation by itself; see ``compact_at`` of `Options`."""
         return False
 
-    def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
-        """The headers of a request after which the service shortens the conversation."""
+    def _check_compaction(self, options: Options) -> None:
+        """Raise `ConfigurationError` if the service cannot shorten the conversation after a request."""
         if not self.compacts:
             raise ConfigurationError(
                 f"compact_at: {self!r} does not shorten a conversation by itself: leave it out, and use "
@@ -244,7 +244,6 @@ class Service(ABC):
             raise ConfigurationError(
                 "compact_at and extra={'context_management': ...} exclude each other: put the compaction into yours"
             )
-        return headers
 
     def is_background(self, options: Options) -> bool:
         """Whether a response with these settings goes on at the service without its connection."""
@@ -450,16 +449,6 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     return wait if wait > 0 else None
 
 
-def may_retry(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the same request may succeed: by the response, else by its status.
-
-    >>> may_retry(529, {}), may_retry(500, {"x-should-retry": "false"})
-    (True, False)
-    """
-    word = headers.get("x-should-retry", "").strip().lower()
-    return word == "true" if word in ("true", "false") else kind_of(status) in RETRYABLE_KINDS
-
-
 def _number(value: str | None) -> float | None:
     try:
         number = float(value or "")
@@ -523,12 +512,12 @@ def explain(
 
 
 def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> bool:
-    if "x-should-retry" in headers:
-        return may_retry(status, headers)
-    if failure.kind in FINAL_KINDS:
-        return False
+    """Whether the same request may succeed: by the response, else by the kind of the failure and the status."""
+    word = headers.get("x-should-retry", "").strip().lower()
+    if word in ("true", "false") or failure.kind in FINAL_KINDS:
+        return word == "true"
     # Also the status of an error of another kind: what is too large for the limits of a minute (413) never passes.
-    return may_retry(status, headers) or (failure.kind in RETRYABLE_KINDS and status != 413)
+    return kind_of(status) in RETRYABLE_KINDS or (failure.kind in RETRYABLE_KINDS and status != 413)
 
 
 def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:

@@ -19,6 +19,7 @@ import aiohttp
 from yarl import URL
 
 from rxworker.errors import ConfigurationError
+from rxworker.providers.base import hidden_url
 from rxworker.transport.listening import is_loopback
 
 AHEAD = 32 * 1024
@@ -107,20 +108,10 @@ def proxy_for(url: str) -> str | None:
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if urlsplit(proxy).scheme not in ("http", "https"):
         raise ConfigurationError(
-            f"the environment names the proxy {without_password(proxy)} for {host}, but only http:// proxies can be "
+            f"the environment names the proxy {hidden_url(proxy)} for {host}, but only http:// proxies can be "
             f"used; set {scheme.upper()}_PROXY to one, or put {host} into NO_PROXY"
         )
     return proxy
-
-
-def without_password(proxy: str) -> str:
-    """The address of a proxy as messages show it.
-
-    >>> without_password("http://user:secret@proxy.example.com:3128")
-    'http://proxy.example.com:3128'
-    """
-    scheme, _, rest = proxy.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 @lru_cache(maxsize=64)  # used for each request, and always the same

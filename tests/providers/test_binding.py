@@ -99,5 +99,5 @@ def test_an_application_may_choose_the_refusal_and_has_its_own_betas() -> None:
     header, body = sent(
         own(headers={"anthropic-beta": "a"}), answered(), extra={"thinking": refuse}, headers={"Anthropic-Beta": "b, c"}
     )
-    assert header == f"b, c,{BETA}"
+    assert header == f"b,c,{BETA}"
     assert body["thinking"] == {"type": "adaptive", **refuse}

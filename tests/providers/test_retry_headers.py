@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rxworker.providers.service import may_retry, retry_after
+from rxworker.providers.service import explain, retry_after
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -61,4 +61,5 @@ def test_the_wait_is_read_from_whichever_header_has_it(headers: dict[str, str], 
     ],
 )
 def test_the_header_of_the_server_comes_before_the_status(status: int, said: str | None, expected: bool) -> None:
-    assert may_retry(status, {"x-should-retry": said} if said else {}) is expected
+    headers = {"x-should-retry": said} if said else {}
+    assert explain("p", status, headers, b"", model="m", variable="KEY").retryable is expected

@@ -111,7 +111,7 @@ async def test_a_proxy_that_refuses_is_named_as_the_cause(
 async def test_a_socks_proxy_cannot_be_used_and_the_message_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = "socks5://user:hush@127.0.0.1:1"
     says = await failure_through(monkeypatch, proxy, "https://model.invalid/v1/messages")
-    assert "socks5://127.0.0.1:1" in says
+    assert "socks5://***@127.0.0.1:1" in says
     assert "put model.invalid into NO_PROXY" in says
 
 

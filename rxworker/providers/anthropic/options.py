@@ -221,6 +221,7 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
 BETAS = "anthropic-beta"
 BINDING: JsonObject = {"type": ADAPTIVE, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+COMPACT_BETA = "compact-2026-01-12"
 
 
 VERSIONS: dict[str, tuple[str, ...]] = {"2026-10-21": SAMPLING, "2023-06-01": ()}
@@ -255,6 +256,17 @@ def at_version(model: str, options: Options, version: str) -> Options:
     return replace(options, temperature=None, extra=extra)
 
 
+def with_beta(options: Options, given: str | None, beta: str) -> Options:
+    """The settings with one more beta in the header, once.
+
+    >>> with_beta(Options(headers={"Anthropic-Beta": "a, b"}), None, "c").headers
+    {'anthropic-beta': 'a,b,c'}
+    """
+    headers = {name.lower(): value for name, value in options.headers.items()}
+    betas = [name for one in headers.get(BETAS, given or "").split(",") if (name := one.strip())]
+    return replace(options, headers={**headers, BETAS: ",".join(dict.fromkeys([*betas, beta]))})
+
+
 def with_binding(request: Draft, given: str | None) -> Options:
     """The settings that leave out thinking where what is before it has changed, instead of a refusal of the request.
 
@@ -280,13 +292,8 @@ def with_binding(request: Draft, given: str | None) -> Options:
         return options
     if theirs.get("type", ADAPTIVE) != ADAPTIVE:
         return options
-    headers = {name.lower(): value for name, value in options.headers.items()}
-    betas = headers.get(BETAS, given)
-    return replace(
-        options,
-        extra={**options.extra, "thinking": {**BINDING, **theirs}},
-        headers={**headers, BETAS: f"{betas},{BINDING_BETA}" if betas else BINDING_BETA},
-    )
+    bound = replace(options, extra={**options.extra, "thinking": {**BINDING, **theirs}})
+    return with_beta(bound, given, BINDING_BETA)
 
 
 MAX_MARKS = 4

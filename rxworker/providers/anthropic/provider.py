@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rxworker.messages.settings import check_plain
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, NAME, RequestEncoder
-from rxworker.providers.anthropic.options import BETAS, at_version, with_binding
+from rxworker.providers.anthropic.options import BETAS, COMPACT_BETA, at_version, with_beta, with_binding
 from rxworker.providers.anthropic.wire import numbers
 from rxworker.providers.base import Options
 from rxworker.providers.endpoint import (
@@ -177,11 +177,6 @@ class Anthropic(HostedService):
                 return {"authorization": f"Bearer {token}"}
         return super()._authorization(url, given)
 
-    def _compacting(self, headers: dict[str, str], options: Options) -> dict[str, str]:
-        headers = super()._compacting(headers, options)
-        betas = [one.strip() for one in headers.get(BETAS, "").split(",") if one.strip()]
-        return headers | {BETAS: ",".join(dict.fromkeys([*betas, "compact-2026-01-12"]))}
-
     def _secrets(self) -> tuple[str | None, ...]:
         return (*super()._secrets(), *current_secrets(None, TOKEN))
 
@@ -192,6 +187,8 @@ class Anthropic(HostedService):
             version = checked_headers(options.headers).get(VERSION_HEADER, version)
         if version != VERSION:
             options = at_version(self.model, options, version)
+        if options.compact_at is not None:
+            options = with_beta(options, self._headers.get(BETAS), COMPACT_BETA)
         if not (request.info.bound and host_of(request.url).endswith(OWN_HOSTS)):
             return options
         if options is not request.options:
