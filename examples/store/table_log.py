@@ -197,9 +197,9 @@ class TableLog(EventLog):
     async def _poll(self, seen: int) -> None:
         while self.followers.runs:
             await asyncio.sleep(POLL)
-            for run, *_ in await self._changed_since(seen, 100):
-                self.followers.wake(run)
-                seen = max(seen, self._table[run].revision)
+            for row in await self._changed_since(seen, 100):
+                self.followers.wake(row.run_id)
+                seen = row.revision
         self._polling = None
 
     async def _close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice, takewhile
 from typing import final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
@@ -19,30 +19,6 @@ from rxworker.log.leases import LEASE
 from rxworker.log.store import Append, Codec, StoredRow
 from rxworker.log.values import OPEN, Claim, StoredStatus
 from rxworker.messages.settings import check_plain
-
-
-class _StoredRun(Struct, eq=False):
-    run_id: str
-    row: bytes
-    created: float
-    number: int
-    status: StoredStatus = "running"
-    epoch: int = 0
-    last_seq: int = 0
-    owner: str = ""
-    lease_until: float = 0.0
-    updated: float = 0.0
-    size: int = 0
-    entries: list[Entry] = []
-    commands: list[tuple[float, str, bytes]] = []
-    revision: int = 0
-
-    def stored(self) -> StoredRow:
-        return StoredRow(
-            self.run_id, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
-            self.created, self.updated, self.size, self.revision,
-            len(self.commands),
-        )  # fmt: skip
 
 
 @final
@@ -84,22 +60,25 @@ class MemoryLog(EventLog):
         check_plain("MemoryLog(clock)", clock)
         self._wall = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
-        self._runs: dict[str, _StoredRun] = {}
-        self._listed: list[_StoredRun] = []  # without deleted ones, the oldest first
-        self._changed: dict[str, _StoredRun] = {}  # in the order of their revisions
+        self._rows: dict[str, StoredRow] = {}  # in the order of their revisions
+        self._entries: dict[str, list[Entry]] = {}
+        self._commands: dict[str, list[tuple[float, str, bytes]]] = {}
+        self._numbers: dict[str, int] = {}  # in the order in which they were made
+        self._listed: list[str] = []  # without deleted ones, the oldest first
         self._revision = 0
         self._folds: dict[str, tuple[int, bytes]] = {}
         self._bases: dict[str, str] = {}
         self.id = uuid.uuid4().hex
 
-    def _revised(self, run: _StoredRun) -> None:
+    def _change(self, found: StoredRow, /, **values: object) -> StoredRow:
+        """Store other values of a run, as its newest change."""
         self._revision += 1
-        run.revision = self._revision
-        self._changed.pop(run.run_id, None)
-        self._changed[run.run_id] = run
+        self._rows.pop(found.run_id, None)
+        changed = self._rows[found.run_id] = replace(found, revision=self._revision, **values)
+        return changed
 
-    def _get(self, run_id: str) -> _StoredRun:
-        found = self._runs.get(run_id)
+    def _get(self, run_id: str) -> StoredRow:
+        found = self._rows.get(run_id)
         if found is None or found.status == "deleted":
             raise no_run(run_id)
         return found
@@ -108,11 +87,12 @@ class MemoryLog(EventLog):
         now = self._wall()
         with self._lock:
             if row is not None:
-                known = self._runs.get(run_id)
+                known = self._rows.get(run_id)
                 if known is None:
-                    known = _StoredRun(run_id, row, now, len(self._runs), updated=now)
-                    self._runs[run_id] = known
-                    self._listed.append(known)
+                    known = self._rows[run_id] = StoredRow(run_id, row, "running", 0, 0, "", 0.0, now, now, 0, 0, 0)
+                    self._entries[run_id], self._commands[run_id] = [], []
+                    self._numbers[run_id] = len(self._numbers)
+                    self._listed.append(run_id)
                 if known.last_seq or known.status == "deleted":
                     raise already_stored(run_id)
             found = self._get(run_id)
@@ -120,95 +100,84 @@ class MemoryLog(EventLog):
                 check_status(run_id, found.status, statuses)
             if found.owner and found.lease_until > now:
                 raise LeaseHeldError(run_id, found.owner, found.lease_until)
-            found.epoch += 1
-            found.owner, found.lease_until = self.owner, now + self.lease
-            self._revised(found)
-            return Claim(run_id, found.epoch, found.last_seq, self.owner)
+            taken = self._change(found, epoch=found.epoch + 1, owner=self.owner, lease_until=now + self.lease)
+            return Claim(run_id, taken.epoch, taken.last_seq, self.owner)
 
     async def _append(self, append: Append) -> bool:
-        claim = append.claim
+        run = append.claim.run_id
         with self._lock:
-            found = self._runs.get(claim.run_id)
-            if found is None:
-                raise refusal(append, None)
-            if (found.epoch, found.last_seq) != (claim.epoch, append.after):
-                raise refusal(append, (found.epoch, found.last_seq, found.status))
-            found.entries += append.entries
-            found.last_seq = append.last
-            found.size += append.size
-            if append.row is not None and append.status is not None:
-                found.row, found.status = append.row, append.status
-            found.updated = self._wall()
-            self._revised(found)
+            found = self._rows.get(run)
+            if found is None or (found.epoch, found.last_seq) != (append.claim.epoch, append.after):
+                raise refusal(append, None if found is None else (found.epoch, found.last_seq, found.status))
+            self._entries[run] += append.entries
+            row, status, size = append.row or found.row, append.status or found.status, found.size + append.size
+            self._change(found, last_seq=append.last, size=size, row=row, status=status, updated=self._wall())
         return False
 
     async def _release(self, claim: Claim) -> None:
         with self._lock:
-            found = self._runs.get(claim.run_id)
+            found = self._rows.get(claim.run_id)
             if found is not None and found.epoch == claim.epoch:
-                found.owner, found.lease_until = "", 0.0
-                self._revised(found)
+                self._change(found, owner="", lease_until=0.0)
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
         with self._lock:
             until = self._wall() + self.lease
             for claim in claims:
-                found = self._runs.get(claim.run_id)
+                found = self._rows.get(claim.run_id)
                 if found is None or found.epoch != claim.epoch:
                     lost.append(claim.run_id)
                 elif found.owner:
-                    found.lease_until = until
+                    self._rows[claim.run_id] = replace(found, lease_until=until)
         return lost
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
-        entries = self._get(run_id).entries
+        entries = self._entries[self._get(run_id).run_id]
         start = bisect_right(entries, after, key=lambda entry: entry.last)
         return entries[start : start + limit]
 
     async def _info(self, run_id: str) -> StoredRow | None:
-        found = self._runs.get(run_id)
-        return None if found is None else found.stored()
+        return self._rows.get(run_id)
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
     ) -> list[StoredRow]:
         end = len(self._listed)
         if before:
-            known = self._runs.get(before)
-            end = 0 if known is None else self._index_of(known)
+            end = self._index_of(before) if before in self._numbers else 0
         wanted = (
             found
             for at in range(end - 1, -1, -1)
-            if ((found := self._listed[at]).last_seq == 0) is is_empty and (status is None or found.status == status)
+            if ((found := self._rows[self._listed[at]]).last_seq == 0) is is_empty
+            and (status is None or found.status == status)
         )
-        return [found.stored() for found in islice(wanted, limit)]
+        return [*islice(wanted, limit)]
 
-    def _index_of(self, run: _StoredRun) -> int:
+    def _index_of(self, run_id: str) -> int:
         """Where a run is among the listed ones, or would be."""
-        return bisect_left(self._listed, run.number, key=lambda found: found.number)
+        return bisect_left(self._listed, self._numbers[run_id], key=self._numbers.__getitem__)
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        newer = takewhile(lambda found: found.revision > revision, reversed(self._changed.values()))
-        return [found.stored() for found in [*newer][::-1][:limit]]
+        newer = takewhile(lambda found: found.revision > revision, reversed(self._rows.values()))
+        return [*newer][::-1][:limit]
 
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
         with self._lock:
-            found = self._get(run_id)
+            found, commands = self._get(run_id), self._commands[run_id]
             check_command(run_id, found.status)
-            if key and any(other == key for _, other, _ in found.commands):
+            if key and any(other == key for _, other, _ in commands):
                 raise conflict(run_id, key)
-            found.commands.append((self._wall(), key, data))
-            self._revised(found)
-            return len(found.commands)
+            commands.append((self._wall(), key, data))
+            return self._change(found, sent=found.sent + 1).sent
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
-        commands = self._get(run_id).commands
+        commands = self._commands[self._get(run_id).run_id]
         return [(number, stored, data) for number, (stored, _, data) in enumerate(commands[after:], after + 1)]
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
         with self._lock:
-            found = self._runs.get(run_id)
+            found = self._rows.get(run_id)
             if found is None or found.status == "deleted" or found.last_seq < seq:
                 return False
             self._bases[claim.run_id] = run_id
@@ -219,12 +188,13 @@ class MemoryLog(EventLog):
 
     async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         with self._lock:
-            found = self._runs[run_id]
+            found = self._rows[run_id]
             if entry is None:
-                found.epoch += 1
+                self._rows[run_id] = replace(found, epoch=found.epoch + 1)
             else:
-                found.size += len(entry.body) - len(found.entries[0].body)
-                found.entries = [entry, *found.entries[1:]]
+                first, *rest = self._entries[run_id]
+                self._rows[run_id] = replace(found, size=found.size + len(entry.body) - len(first.body))
+                self._entries[run_id] = [entry, *rest]
             if base:
                 self._bases[run_id] = base
             else:
@@ -235,21 +205,15 @@ class MemoryLog(EventLog):
         gone: set[str] = set()
         with self._lock:
             # A run that continues another one is newer.
-            for row in sorted(rows, key=lambda row: -self._runs[row.run_id].number):
-                run, found = row.run_id, self._runs[row.run_id]
+            for row in sorted(rows, key=lambda row: -self._numbers[row.run_id]):
+                run, found = row.run_id, self._rows[row.run_id]
                 is_held = found.owner and found.lease_until > now
-                if (
-                    found.status != "deleted"
-                    and not is_held
-                    and (found.epoch, found.last_seq, len(found.commands)) == (row.epoch, row.last_seq, row.sent)
-                    and run not in self._bases.values()
-                ):
-                    del self._listed[self._index_of(found)]
-                    found.entries, found.commands, found.size, found.row = [], [], 0, b""
-                    found.status = "deleted"
-                    found.epoch += 1
+                is_same = (found.epoch, found.last_seq, found.sent) == (row.epoch, row.last_seq, row.sent)
+                if found.status != "deleted" and not is_held and is_same and run not in self._bases.values():
+                    del self._listed[self._index_of(run)]
+                    self._entries[run], self._commands[run] = [], []
                     self._bases.pop(run, None)
-                    self._revised(found)
+                    self._change(found, row=b"", status="deleted", size=0, sent=0, epoch=found.epoch + 1)
                     gone.add(run)
         return gone
 

@@ -298,4 +298,4 @@ def find_texts(
         f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched "
         f"ON searched.id=search.rowid WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
     )
-    return [(key, text, StoredRow._make(row)) for key, text, *row in db.execute(query, (*values, limit))]
+    return [(key, text, StoredRow(*row)) for key, text, *row in db.execute(query, (*values, limit))]

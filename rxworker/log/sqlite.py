@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
@@ -91,7 +91,7 @@ FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
 SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND number=:expected"
 
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
-_WIDTH = len(StoredRow._fields)
+_WIDTH = len(StoredRow.__struct_fields__)
 _ENTRY = "first, last, epoch, kind, time, body, changes, version"  # as the fields of `Entry`
 _FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
 BEGIN = "BEGIN IMMEDIATE"
@@ -306,7 +306,7 @@ class SQLiteLog(EventLog):
 
     async def _stored(self, query: str, values: Sequence[object] | Mapping[str, object]) -> list[StoredRow]:
         found = await self._to_reader(lambda db: db.execute(query, values).fetchall())
-        return [self._shown(StoredRow._make(row[:_WIDTH])) for row in found]
+        return [self._shown(StoredRow(*row[:_WIDTH])) for row in found]
 
     def _now(self) -> float:
         """The time by the clock of the leases."""
@@ -319,7 +319,7 @@ class SQLiteLog(EventLog):
     def _shown(self, row: StoredRow) -> StoredRow:
         """A run with the end of its lease by the clock of the machine."""
         shift = self._set_by() if row.lease_until else 0.0
-        return row._replace(lease_until=row.lease_until + shift) if shift else row
+        return replace(row, lease_until=row.lease_until + shift) if shift else row
 
     async def _index_texts(self) -> bool:
         """The first search of a file indexes all of its runs."""

@@ -24,11 +24,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rxworker.errors import LeaseHeldError, LogError, RunStatusError, describe
 from rxworker.log.format import Entry
@@ -199,7 +199,7 @@ class Codec(Protocol):
         ...
 
 
-class StoredRow(NamedTuple):
+class StoredRow(Struct, frozen=True):
     """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
     run_id: str
@@ -269,7 +269,7 @@ class Encoding(Struct, frozen=True):
         Raises:
             LogError: Its values cannot be decoded, and ``is_strict`` is given.
         """
-        run, data, status = stored[:3]
+        run, data, status = stored.run_id, stored.row, stored.status
         row, why = RunRow(status), ""
         if data:
             try:
@@ -280,8 +280,8 @@ class Encoding(Struct, frozen=True):
                 why = str(error)
                 row = RunRow(status, reason=why)
         if stored.owner == LATER:
-            stored = stored._replace(owner="", lease_until=0.0)
-        return RunInfo(run, row, *stored[3:], why)
+            stored = replace(stored, owner="", lease_until=0.0)
+        return RunInfo(run, row, *astuple(stored)[3:], error=why)
 
     def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
         """A stored command, with its number and the time when it was stored.

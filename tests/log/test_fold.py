@@ -314,7 +314,7 @@ async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(
     for n in range(3):
         await store(log, f"run-{n}")
     held: Any = log
-    entries = held._runs["run-1"].entries
+    entries = held._entries["run-1"]
     entries[0] = replace(entries[0], body=b"{}")
     found: list[State] = []
     fold_of(log).subscribe(found.append)

@@ -32,7 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def ends(log: MemoryLog, *runs: str) -> None:
     """Wait for the ends of runs, without a call that may fail."""
-    await until(lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs))
+    await until(lambda: all(run in log._rows and log._rows[run].status == "finished" for run in runs))
 
 
 async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
@@ -161,7 +161,7 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved(log: Memory
 
     async with working(log, make, tenant_cap=1):
         runs = [await submit(log, "Pay", tenant="acme") for _ in range(5)]
-        await until(lambda: all(log._runs[run].status == "paused" for run in runs))
+        await until(lambda: all(log._rows[run].status == "paused" for run in runs))
     desk = QueuedWorker("", log=log)
     given: Json = {"desk": "two"}
     resumed = [

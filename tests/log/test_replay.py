@@ -215,7 +215,7 @@ async def test_what_cannot_be_read_is_an_error(log: MemoryLog) -> None:
     claim = await stored(log, made([1.0, 1.0, 1.0]), "running")
     damaged = entries_of(made([1.0], first=4, event=TurnStop()), claim.epoch)
     await log.append(claim, damaged, after=3)
-    log._runs[RUN].entries.pop(1)  # pyright: ignore[reportPrivateUsage]
+    log._entries[RUN].pop(1)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(LogError, match="record 3 is missing"):
         await all_of(log.records(RUN))
     await log.release(claim)

@@ -433,7 +433,7 @@ async def test_a_run_that_cannot_be_read_does_not_hide_the_others(log: MemoryLog
     for n in range(3):
         await store(log, f"run-{n}")
     held: Any = log
-    entries = held._runs["run-1"].entries
+    entries = held._entries["run-1"]
     entries[0] = replace(entries[0], body=b"{}")
     reader = Reader(log)
     await until(lambda: reader.last["run-2"] and reader.failed)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker import Approve, Paused, Run, RunResult, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
@@ -163,13 +164,10 @@ async def check(log: EventLog, effects: Effects, last: RunInfo | None) -> None:
 
 def reborn(log: MemoryLog) -> MemoryLog:
     """What another process finds, when the leases of the one that has ended are over."""
-    other, kept = MemoryLog(), copy.deepcopy({name: getattr(log, name) for name in ("_runs", "_revision", "_folds")})
-    for name, value in kept.items():
-        setattr(other, name, value)
-    for run in other._runs.values():
-        run.lease_until = 0.0
-    other._listed = [other._runs[each.run_id] for each in log._listed]
-    other._changed = {name: other._runs[name] for name in log._changed}
+    other = MemoryLog()
+    for name in ("_rows", "_entries", "_commands", "_numbers", "_listed", "_revision", "_folds"):
+        setattr(other, name, copy.deepcopy(getattr(log, name)))
+    other._rows = {run: replace(row, lease_until=0.0) for run, row in other._rows.items()}
     return other
 
 
