@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from sys import float_info
+from typing import Any, NoReturn, TypeVar
 
 from rxworker import __version__
 from rxworker.cli import exit_at_once, process, restore
 from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
+
+N = TypeVar("N", int, float)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -526,8 +528,31 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-def _duration(text: str) -> float:
-    return _scaled(text, UNITS, _seconds, "an age, such as 30d, 12h, 90m or a number of seconds")
+def _number(
+    kind: type[N], what: str, first: int = 0, last: float = float_info.max, units: Mapping[str, float] = {}
+) -> Callable[[str], N]:
+    """What reads a number within limits, which may have a unit at its end."""
+
+    def read(text: str) -> N:
+        unit = units.get(text[-1:])
+        try:
+            number = kind(text if unit is None else text[:-1])
+        except ValueError:
+            number = kind(-1)
+        if not first <= number <= last:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return number if unit is None else kind(number * unit)
+
+    return read
+
+
+_count = _number(int, "a number from 0 up")
+_positive = _number(int, "a number above 0", first=1)
+_port = _number(int, "a port: a number from 0 to 65535", last=65535)
+_bytes = _number(int, "a size, such as 5G, 300M or a number of bytes", units=SIZES)
+_seconds = _number(float, "a number of seconds")
+_amount = _number(float, "an amount")
+_duration = _number(float, "an age, such as 30d, 12h, 90m or a number of seconds", units=UNITS)
 
 
 def _later(text: str) -> float:
@@ -553,58 +578,11 @@ def _filter(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _bytes(text: str) -> int:
-    return int(_scaled(text, SIZES, _count, "a size, such as 5G, 300M or a number of bytes"))
-
-
-def _scaled(text: str, units: Mapping[str, float], read: Callable[[str], float], what: str) -> float:
-    unit = units.get(text[-1:])
-    try:
-        return read(text) if unit is None else read(text[:-1]) * unit
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
-
-
-def _count(text: str) -> int:
-    return _whole(text, "a number from 0 up")
-
-
-def _positive(text: str) -> int:
-    return _whole(text, "a number above 0", first=1)
-
-
 def _label(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not a label, such as tenant=acme")
     return name, value
-
-
-def _port(text: str) -> int:
-    return _whole(text, "a port: a number from 0 to 65535", last=65535)
-
-
-def _whole(text: str, what: str, first: int = 0, last: float = inf) -> int:
-    if not (text.isascii() and text.isdecimal() and first <= int(text) <= last):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
-
-
-def _amount(text: str) -> float:
-    try:
-        return _seconds(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount") from None
 
 
 def _host_and_port(text: str) -> tuple[str | None, int]:
