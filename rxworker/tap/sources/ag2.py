@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,20 +26,7 @@ APART = ("anthropic", "bedrock")
 ERRORS = ("ToolErrorEvent", "ToolNotFoundEvent")
 
 
-class _Opened(Protocol):
-    """What AG2 has within a turn."""
-
-    @property
-    def stream(self) -> Any:
-        """Its stream."""
-        ...
-
-    async def result(self) -> object:
-        """Perform the turn."""
-        ...
-
-
-async def ag2_events(turn: AbstractAsyncContextManager[_Opened]) -> AsyncGenerator[object, None]:
+async def ag2_events(turn: AbstractAsyncContextManager[Any]) -> AsyncGenerator[object, None]:
     """The events of a turn of AG2, which it performs.
 
     Args:

@@ -12,9 +12,10 @@ from functools import partial
 from operator import itemgetter
 from typing import cast
 
+from rxworker.messages import ToolCall
 from rxworker.state.run import Cause
 from rxworker.tap.builder import RunBuilder, Tapped
-from rxworker.tap.sources.spans import AGENT, CHAT, TOOL, Call, Span, arguments_of, calls_of, given_of, parts_of
+from rxworker.tap.sources.spans import AGENT, CHAT, TOOL, Span, calls_of, given_of, parts_of
 from rxworker.tap.sources.values import content_of, items, member, stop_of, text
 
 CAUSES = {"RunCancelledError": "cancel", "CancelledError": "cancel", "asyncio.exceptions.CancelledError": "cancel"}
@@ -94,14 +95,14 @@ def _request(run: RunBuilder, span: Span) -> None:
     run.request(model, span.get("provider.name") or span.get("system"), span.get("response.id") or None)
 
 
-def _answer(run: RunBuilder, span: Span, calls: Sequence[Call], is_last: bool) -> None:
+def _answer(run: RunBuilder, span: Span, calls: Sequence[ToolCall], is_last: bool) -> None:
     for place, part in enumerate(parts_of(span)):
         if member(part, "type") in ("text", "reasoning", "thinking", "refusal"):
             write = run.thinking if member(part, "type") in ("reasoning", "thinking") else run.text
             write(text(part, "content"), place)
             run.stop_block(place)
     for call in calls:
-        run.call(call.id, call.name, arguments_of(call.arguments))
+        run.call(call.id, call.name, call.input)
     if span.usage is not None:
         run.usage(span.usage)
     if not span.failure:

@@ -78,25 +78,17 @@ class Span(Struct, frozen=True):
         return usage_of(counts, is_exact=True)
 
 
-class Call(Struct, frozen=True):
-    """A call of a response."""
-
-    id: str
-    name: str
-    arguments: object = None
-
-
 def parts_of(span: Span) -> Iterator[object]:
     """The parts of the answer that it has recorded."""
     for message in items(span.json("output.messages")):
         yield from members(message, "parts")
 
 
-def _recorded_calls(span: Span) -> Iterator[Call]:
+def _recorded_calls(span: Span) -> Iterator[ToolCall]:
     for place, part in enumerate(parts_of(span)):
         if member(part, "type") == "tool_call":
             key = text(part, "id") or f"{span.id}-{place}"
-            yield Call(key, text(part, "name"), member(part, "arguments"))
+            yield ToolCall(key, text(part, "name"), arguments_of(member(part, "arguments")))
 
 
 def arguments_of(given: object) -> JsonObject | str:
@@ -127,11 +119,11 @@ def _message(value: object) -> Message:
     return Message("assistant" if role == "assistant" else "system" if role == "system" else "user", tuple(content))
 
 
-def calls_of(spans: Sequence[Span], chats: Mapping[str, Span]) -> tuple[dict[str, list[Call]], dict[str, str]]:
+def calls_of(spans: Sequence[Span], chats: Mapping[str, Span]) -> tuple[dict[str, list[ToolCall]], dict[str, str]]:
     """The calls of each response, with those that only a tool has reported; and the ids of the calls of the tools."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[ToolCall]] = {}
     ids: dict[str, str] = {}
-    made: list[Call] = []
+    made: list[ToolCall] = []
     for span in spans:
         if span.id in chats:
             made = calls[span.id] = [*_recorded_calls(span)]
@@ -140,7 +132,7 @@ def calls_of(spans: Sequence[Span], chats: Mapping[str, Span]) -> tuple[dict[str
         free = [each.id for each in made if each.name == name and each.id not in ids.values()]
         key = ids[span.id] = span.get("tool.call.id") or (free[0] if free else span.id)
         if key not in [each.id for each in made]:
-            made.append(Call(key, name, span.json("tool.call.arguments")))
+            made.append(ToolCall(key, name, arguments_of(span.json("tool.call.arguments"))))
     return calls, ids
 
 
