@@ -336,49 +336,39 @@ class ScriptedModel:
                     difference = difference_of(answer, request)
                     if difference is not None:
                         raise RequestChangedError(number, difference)
-                given = self._to_answer(number, answer)
-            except Exception as error:  # a function of the user's may raise anything
-                observer.on_error(error)
+                if isinstance(answer, StoredResponse):
+                    given, error, stalls = answer.events, answer.error, False
+                else:
+                    reply = to_reply(answer)
+                    given, stalls = reply_events(reply, number, self.model), reply.stalls
+                    error = None if reply.error is None else error_to_exception(reply.error)
+            except Exception as raised:  # a function of the user's may raise anything
+                observer.on_error(raised)
                 return Disposable()
-            emission = _Emission(self, given, observer)
             # Without a delay, the trampoline of the subscription: by the time it runs, the subscriber can leave.
             usual = _clock(scheduler) if self._delay > 0 else CurrentThreadScheduler.singleton()
-            emission.start(self._scheduler or usual, self._delay)
-            return emission
+            return _Emission(self, observer, given, error, stalls, self._scheduler or usual)
 
         return Observable(subscribe)
 
-    def _to_answer(self, number: int, answer: Reply | str | StoredResponse) -> _Answer:
-        if isinstance(answer, StoredResponse):
-            return _Answer(answer.events, answer.error)
-        reply = to_reply(answer)
-        error = None if reply.error is None else error_to_exception(reply.error)
-        return _Answer(reply_events(reply, number, self.model), error, reply.stalls)
-
-
-class _Answer(Struct, frozen=True):
-    """One answer as events, and how it ends."""
-
-    events: Sequence[ResponseEvent]
-    error: Exception | None
-    stalls: bool = False
-
 
 class _Emission(abc.DisposableBase):
-    """One answer on its way to one subscriber."""
+    """One answer on its way to one subscriber: at once, or one event after each delay."""
 
-    def __init__(self, model: ScriptedModel, answer: _Answer, observer: abc.ObserverBase[ResponseEvent]) -> None:
-        self._model = model
-        self._answer = answer
-        self._observer = observer
-        self._events = iter(answer.events)
+    def __init__(
+        self,
+        model: ScriptedModel,
+        observer: abc.ObserverBase[ResponseEvent],
+        given: Iterable[ResponseEvent],
+        error: Exception | None,
+        stalls: bool,
+        clock: abc.SchedulerBase,
+    ) -> None:
+        self._model, self._observer = model, observer
+        self._events, self._error, self._stalls = iter(given), error, stalls
         self._timer = MultipleAssignmentDisposable()
         self._over = False
-        self._delay = 0.0
-
-    def start(self, clock: abc.SchedulerBase, delay: float) -> None:
-        """Emit everything at once, or one event after each delay, and stop where the subscriber unsubscribes."""
-        self._delay = delay
+        self._delay = delay = model._delay
         self._timer.disposable = clock.schedule_relative(delay, self._go) if delay > 0 else clock.schedule(self._go)
 
     def _go(self, scheduler: abc.SchedulerBase, state: object = None) -> None:
@@ -392,11 +382,11 @@ class _Emission(abc.DisposableBase):
             if self._delay > 0:
                 self._timer.disposable = scheduler.schedule_relative(self._delay, self._go, state)
                 return
-        if self._answer.stalls:
+        if self._stalls:
             return
         self._over = True
-        if self._answer.error is not None:
-            self._observer.on_error(self._answer.error)
+        if self._error is not None:
+            self._observer.on_error(self._error)
         else:
             self._observer.on_completed()
 
