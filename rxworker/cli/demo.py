@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct, field
 from reactivex import abc
 from reactivex import operators as ops
 from reactivex.internal import noop
@@ -36,29 +35,25 @@ from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.trace import draw_trace, item_row
-from rxworker.views import RunView, ViewStep
+from rxworker.views import RunView
 from rxworker.worker.worker import Worker
 
-WATCHERS = 3
 KEPT = 200
 """How many items a view keeps: more than any screen shows."""
 
 
-@dataclass
-class Views:
+class Views(Struct):
     """The views of the watchers.
 
     Attributes:
         text: For the text. Its watcher subscribes to the records.
         timeline: For the timeline. Its watcher is an ``async for`` at its own pace.
         usage: For the numbers. Its watcher maps the records.
-        seen: How many records each watcher has received.
     """
 
     text: RunView = field(default_factory=lambda: RunView(keep=KEPT))
     timeline: RunView = field(default_factory=lambda: RunView(keep=KEPT))
     usage: RunView = field(default_factory=lambda: RunView(keep=KEPT))
-    seen: Counter[str] = field(default_factory=Counter[str])
 
 
 def watch_text(run: Run, views: Views) -> abc.DisposableBase:
@@ -66,18 +61,13 @@ def watch_text(run: Run, views: Views) -> abc.DisposableBase:
 
     def on_next(record: Record) -> None:
         views.text.step(record)
-        views.seen["text"] += 1
 
     return run.subscribe(on_next, noop)  # awaiting the run raises its error
 
 
 def watch_usage(run: Run, views: Views) -> abc.DisposableBase:
     """Follow the numbers with an operator: ``map`` makes a step of each record."""
-
-    def on_next(_: ViewStep) -> None:
-        views.seen["usage"] += 1
-
-    return run.pipe(ops.map(views.usage.step)).subscribe(on_next, noop)
+    return run.pipe(ops.map(views.usage.step)).subscribe(noop, noop)
 
 
 async def watch_timeline(run: Run, views: Views, pause: float = 0.0) -> None:
@@ -90,7 +80,6 @@ async def watch_timeline(run: Run, views: Views, pause: float = 0.0) -> None:
     """
     async for record in run:
         views.timeline.step(record)
-        views.seen["timeline"] += 1
         if pause:
             await asyncio.sleep(pause)
 
@@ -159,7 +148,7 @@ async def _demo(fast: bool) -> None:
         provider = Anthropic(MODEL, api_key="none", base_url=server.base_url)
         worker = Worker(provider, tools=[make_forecast(fast=fast)], system=SYSTEM)
         views = await _watch(worker.run(QUESTION), fast)
-    write_line(summary_line(views.usage, WATCHERS))
+    write_line(summary_line(views.usage, len(Views.__struct_fields__)))
     write_line(NEXT.rstrip())
 
 
@@ -211,7 +200,7 @@ def draw(views: Views, console: Console, published: int) -> RenderableType:
     timeline = draw_timeline(views.timeline, width, TIMELINE)
     is_wide = width >= WIDE
     side, numbers = (38, height) if is_wide else (width, 6)
-    usage = draw_usage(views.usage, views.seen, side, numbers, published=published)
+    usage = draw_usage(views, side, numbers, published=published)
     if not is_wide:
         return Group(draw_text(views.text, QUESTION, console, width, height - numbers), timeline, usage)
     row = Table.grid()
@@ -239,17 +228,16 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
     return Panel(Text("\n").join(lines[-room:]), title="text", title_align="left", width=width, height=height)
 
 
-def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, *, published: int) -> Panel:
+def draw_usage(views: Views, width: int, height: int, *, published: int) -> Panel:
     """Tokens by request, and how many records each watcher has received.
 
     Args:
-        view: The view to draw.
-        seen: How many records each watcher has received.
+        views: The views.
         width: Columns of the panel.
         height: Lines of the panel.
         published: How many records there are.
     """
-    table = Table.grid(padding=(0, 1), expand=True)
+    view, table = views.usage, Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim")
     for _ in range(3):
         table.add_column(justify="right")
@@ -259,8 +247,9 @@ def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, 
     table.add_row("total", *_numbers(view.state.usage), style="bold")
     if height >= MAX_ROWS + 9:
         table.add_row("\nwatcher", "\nby", "\nseen", "\nlag", style="dim")
-        for name, how in {"text": "subscribe", "timeline": "async for", "usage": "map"}.items():
-            table.add_row(name, how, f"{seen.get(name, 0)}", f"{published - seen.get(name, 0) or ''}")
+        for name, how in (("text", "subscribe"), ("timeline", "async for"), ("usage", "map")):
+            seen: int = getattr(views, name).state.seq
+            table.add_row(name, how, f"{seen}", f"{published - seen or ''}")
     return Panel(table, title=f"usage  {view.seconds:.1f} s", title_align="left", width=width, height=height)
 
 

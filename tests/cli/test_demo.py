@@ -51,4 +51,4 @@ async def test_three_watchers_see_one_run() -> None:
     assert [block.text for block in views.text.blocks()] == ["Hm", "Hello"]
     assert [block.stage for block in views.timeline.blocks()] == ["done", "done"]
     assert views.usage.state.usage == result.usage
-    assert set(views.seen.values()) == {run.state.seq}
+    assert {view.state.seq for view in (views.text, views.timeline, views.usage)} == {run.state.seq}

@@ -192,7 +192,7 @@ def test_usage_shows_the_last_requests_and_the_total() -> None:
     for number in range(1, 6):
         events = [(0.0, AttemptStart()), (0.0, Usage(input_tokens=number, output_tokens=1))]
         fold((0, TurnStart()), *events, turn=number, view=view)
-    lines = "\n".join(shown(draw_usage(view, {"text": 7}, 40, 14, published=9)))
+    lines = "\n".join(shown(draw_usage(Views(usage=view), 40, 14, published=9)))
     assert "request 5" in lines
     assert "request 2" not in lines
     assert "15" in lines
