@@ -196,6 +196,19 @@ def test_a_sub_agent_with_a_file_is_a_run_of_the_conversation() -> None:
     assert events[0].event.labels["conversation"] == "5e55"  # type: ignore[union-attr]
 
 
+def test_an_interrupt_ends_the_sub_agents_and_what_one_does_after_it_is_a_run_of_its_own() -> None:
+    given = [item for item in in_order() if "Over." not in item[1]][:24]
+    stopped = sessions.user(16, [sessions.text("[Request interrupted by user]")])
+    more = [sessions.user(15.5, "Wait"), sessions.delegate(15.6, "m7", "t9", "Loop"), stopped]
+    inside = [sessions.user(15.7, "Loop", **sessions.INSIDE), sessions.said(17, "i9", sessions.text("On."), "end_turn")]
+    path = f"{sessions.FOLDER}a9.jsonl"
+    order = [*((f"{sessions.S}.jsonl", each) for each in more[:2]), (path, inside[0])]
+    order += [(f"{sessions.S}.jsonl", more[2]), (path, inside[1] | sessions.INSIDE)]
+    events = fed([*given, *((file, json.dumps(each)) for file, each in order)])
+    found = {(each.run[5:], *each.path): type(each.event).__name__ for each in events}
+    assert [found["0015.500", "t9"], found["0015.500",], found["agent-a9-0017.000",]] == ["RunAbort"] * 2 + ["RunStop"]
+
+
 def test_a_result_between_two_parts_of_a_response_counts_its_tokens_once() -> None:
     use = [sessions.said(n, "m1", sessions.use(f"t{n}", "Bash"), "tool_use", output=n) for n in (2, 4)]
     items = [sessions.user(1, "Go"), use[0], sessions.result(3, "t2", "x"), use[1]]
