@@ -104,7 +104,7 @@ CLAUDE: list[dict[str, Any]] = [
 """Five runs: two that finish, one that is interrupted, one that fails, and one that goes on."""
 
 
-def told(call: str) -> str:
+def notice(call: str) -> str:
     return f"<task-notification>\n<task-id>a</task-id>\n<tool-use-id>{call}</tool-use-id>\n</task-notification>"
 
 
@@ -129,7 +129,7 @@ AGENTS: dict[str, list[dict[str, Any]]] = {
         said(13, "m4", text("It waits."), "end_turn"),
         user(14, "Meanwhile?"),
         said(15, "m5", text("Nothing."), "end_turn"),
-        user(22, told("t3")),
+        user(22, notice("t3")),
         said(23, "m6", text("It is over."), "end_turn"),
     ],
     f"{FOLDER}a1.meta.json": [{"agentType": "general-purpose", "toolUseId": "t1"}],
