@@ -172,7 +172,6 @@ class Values:
         self._needs_each = self._has_course or group is not None or panel.alert is not None
         self._values: dict[str, Any] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._rows: list[JsonObject] = []
         self._missing: dict[str, tuple[str, ...]] = {}
         self._series: dict[str, Series] = {}
         self._alerts = _Alerts(panel, timers, self._report)
@@ -314,17 +313,13 @@ class Values:
         self._on_alert(AlertChange(self._panel.name, time, value, is_firing, key, self._board, missing))
 
     def _put_rows(self, name: str, value: object) -> None:
-        if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-            rows = cast("Sequence[object]", value)
-            found = [self._of_group(name, _row(self._panel, each)) for each in rows[-MAX_ROWS:]]
-            if self._panel.group is None:
-                self._rows = found
-            else:
-                self._values[name] = found
-        elif self._panel.group is None:
-            self._add_row(_row(self._panel, value))
+        is_several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        given = cast("Sequence[object]", value if is_several else (value,))[-MAX_ROWS:]
+        rows = [self._of_group(name, _row(self._panel, each)) for each in given]
+        if is_several or self._panel.group is not None:
+            self._values[name] = rows
         else:
-            self._values[name] = self._of_group(name, _row(self._panel, value))
+            self._add_row(rows[0])
 
     def _of_group(self, name: str, row: JsonObject) -> JsonObject:
         """A row with a column of the name of its group, or of each of its groups, unless it has such a column."""
@@ -336,9 +331,9 @@ class Values:
         return {**{column: each for column, each in columns if column not in row}, **row}
 
     def _add_row(self, row: JsonObject) -> None:
-        self._rows.append(row)
-        if len(self._rows) > MAX_ROWS:
-            del self._rows[0]
+        rows = self._values.setdefault("", [])
+        rows.append(row)
+        del rows[:-MAX_ROWS]
 
     def _shown(self, groups: Iterable[str]) -> Shown:
         panel, values = self._panel, self._values
@@ -346,9 +341,7 @@ class Values:
             last = {*[name for name in groups if name in values][-MAX_GROUPS:]}
             values = {name: value for name, value in values.items() if name in last}
         if panel.view in TABLES or panel.view == "lane":
-            rows = [*self._rows]
-            for each in values.values():
-                rows += cast("list[JsonObject]", each if isinstance(each, list) else [each])
+            rows: list[JsonObject] = [row for each in values.values() for row in each]
             return rows[-MAX_ROWS:] if self._changed else None
         if "" in values and panel.group is None:
             return values[""]
