@@ -249,11 +249,10 @@ def sentences(
     'He waits.'
     """
     check_number("sentences(at_least)", at_least, whole=True)
-    make = partial(_Joined, at_least) if at_least else _Sentences
+    units = partial(Units[E], partial(_Sentences, at_least), "sentences()")
     if idle is None:
-        return decoding(partial(Units[E], make, "sentences()"), "sentences()", takes_events=True)
+        return decoding(units, "sentences()", takes_events=True)
     check_number("sentences(idle)", idle, above=0)
-    units = partial(Units[E], make, "sentences()")
     return decoding_when_idle(units, "sentences()", idle, scheduler, takes_events=True)
 
 
@@ -431,44 +430,50 @@ _CONTEXT = 16
 
 
 class _Sentences:
-    """Ends a unit after each sentence.
+    """Ends a unit after a sentence, if it has so many characters.
 
     Theory of operation. Each place where a sentence may end is decided once, when the character after it is known. Only
     the places that are open and the characters before them are kept as text (`_tail`); the rest of the unit is kept in
     pieces. So the cost grows with the text, and the units do not depend on how the text was cut.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_least: int) -> None:
+        self._at_least = at_least
         self._kept: list[str] = []
-        self._is_blank = True  # all that is kept
+        self._length = 0  # of what is kept
+        self._is_blank = True  # all that is kept of the sentence
         self._tail = ""
         self._open = 0  # where in the tail the first place stands that is not decided
 
     def feed(self, piece: str) -> Sequence[str]:
         text = self._tail + piece
         units: list[str] = []
-        begin = 0
+        unit = begin = 0
         word = self._word_from(text, 0)
         for end in _END.finditer(text, self._open):
             context = max(begin, end.start() - _CONTEXT)
             if word >= end.end() or _NO_END.search(text[context : end.end()]):
                 continue
-            units.append("".join([*self._kept, text[begin : end.end()]]))
-            self._kept.clear()
             self._is_blank = True
             begin = end.end()
             word = self._word_from(text, begin)
+            if self._length + begin - unit >= self._at_least:
+                units.append("".join([*self._kept, text[unit:begin]]))
+                self._kept.clear()
+                self._length, unit = 0, begin
         perhaps = _PERHAPS.search(text, max(begin, self._open, len(text) - 5))
         decided = len(text) if perhaps is None else perhaps.start()
         tail = max(begin, decided - _CONTEXT)
+        if tail > unit:
+            self._kept.append(text[unit:tail])
+            self._length += tail - unit
         if tail > begin:
-            self._kept.append(text[begin:tail])
             self._is_blank = word >= tail
         self._tail, self._open = text[tail:], decided - tail
         return units
 
     def _word_from(self, text: str, begin: int) -> int:
-        """Where the unit has its first character that is not blank.
+        """Where the sentence has its first character that is not blank.
 
         After the text where it has none, before it where it is kept.
         """
@@ -479,27 +484,6 @@ class _Sentences:
 
     def finish(self) -> str:
         return "".join([*self._kept, self._tail])
-
-
-class _Joined(_Sentences):
-    """Ends a unit after a sentence, if it has so many characters."""
-
-    def __init__(self, at_least: int) -> None:
-        super().__init__()
-        self._at_least = at_least
-        self._held = ""
-
-    def feed(self, piece: str) -> Sequence[str]:
-        units: list[str] = []
-        for sentence in super().feed(piece):
-            self._held += sentence
-            if len(self._held) >= self._at_least:
-                units.append(self._held)
-                self._held = ""
-        return units
-
-    def finish(self) -> str:
-        return self._held + super().finish()
 
 
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
