@@ -47,10 +47,10 @@ from rxworker.events import (
 from rxworker.events.block import BlockDelta
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.framing import Decoder
-from rxworker.messages import Json
 from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decoding, decoding_when_idle
 from rxworker.operators.expect import EVENTS, expect_choice, observing, refusal
+from rxworker.operators.gate import texts_in
 from rxworker.operators.kernel import Ending, Operator, Sink, many
 from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX, OpenBlocks
 
@@ -379,16 +379,10 @@ class Replaced:
         """The end of a block, without an echo that contains such a text."""
         if not self._indices or stop.echo is None:
             return stop
-        if stop.index in self._indices or len(self._texts) > MANY or self._occur_in(stop.echo):
+        is_replaced = stop.index in self._indices or len(self._texts) > MANY
+        if is_replaced or any(text in each for each in texts_in(stop.echo) for text in self._texts):
             return replace(stop, echo=None)
         return stop
-
-    def _occur_in(self, value: Json) -> bool:
-        if isinstance(value, str):
-            return any(text in value for text in self._texts)
-        if isinstance(value, dict):
-            return any(map(self._occur_in, (*value, *value.values())))
-        return isinstance(value, list) and any(map(self._occur_in, value))
 
 
 class _Lines:
