@@ -113,14 +113,9 @@ def records_of(*types: type[Event | CustomEvent]) -> Operator[Record, Record]:
     >>> of(*records).pipe(records_of(TextDelta)).subscribe(lambda record: print(record.seq)) and None
     2
     """
-    verb = f"records_of({', '.join(getattr(kind, '__name__', '?') for kind in types)})"
-    given = [kind for kind in types if isinstance(kind, type)]  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-    given = [Custom if kind is CustomEvent else kind for kind in given]
-    customs = _customs((*given,))
-    kinds: Kinds = frozenset([Custom if issubclass(kind, CustomEvent) else kind for kind in given])
-    if not kinds or len(given) < len(types) or not kinds <= EVENTS:
+    verb, kinds, customs = _read_types("records_of", types)
+    if not kinds <= EVENTS:
         raise ConfigurationError(f"{verb} takes types of events, for example records_of(ToolStart)")
-    has_all = Custom in given
 
     def make(observer: abc.ObserverBase[Record]) -> Sink[Record]:
         push = observer.on_next
@@ -130,7 +125,7 @@ def records_of(*types: type[Event | CustomEvent]) -> Operator[Record, Record]:
             nonlocal push
             event: Any = record.event if record.__class__ is Record else None
             if event.__class__ in kinds:
-                if event.__class__ is not Custom or has_all or event.name in customs:
+                if not customs or event.__class__ is not Custom or event.name in customs:
                     push(record)
             elif event is None:
                 push = noop
@@ -294,9 +289,19 @@ def reject(*types: type[object]) -> Operator[Any, Any]:
     return _choose("reject", types, passes=False)
 
 
-def _customs(types: tuple[type[object], ...]) -> dict[str, type[CustomEvent]]:
-    """The classes of events of the application among types, by their names."""
-    return {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent)}
+def _read_types(name: str, types: tuple[type[object], ...]) -> tuple[str, Kinds, dict[str, type[CustomEvent]]]:
+    """The verb, and the classes of the items that are chosen.
+
+    Of the events of the application, which all are of the class `Custom`, also the classes with their types by their
+    names, unless all are chosen.
+    """
+    if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(f"{name}(...) takes types, for example {name}(ToolStart)")
+    verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
+    kinds = frozenset([Custom if issubclass(kind, CustomEvent) else kind for kind in types])
+    if Custom in types or CustomEvent in types:
+        return verb, kinds, {}
+    return verb, kinds, {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent)}
 
 
 def _choose_customs(
@@ -332,14 +337,9 @@ def _choose_customs(
 
 def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
     """Pass on the items of the types, or all others."""
-    if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        raise ConfigurationError(f"{name}(...) takes types, for example {name}(TextDelta)")
-    verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
-    types = (*[Custom if kind is CustomEvent else kind for kind in types],)
-    customs, has_all = _customs(types), Custom in types
-    types = (*[kind for kind in types if kind not in customs.values()], *((Custom,) if customs else ()))
-    takes_events = EVENTS.issuperset(types)
-    takes_records = any(issubclass(Record, kind) for kind in types)
+    verb, kinds, customs = _read_types(name, types)
+    takes_events = kinds <= EVENTS
+    takes_records = any(issubclass(Record, kind) for kind in kinds)
     choices: dict[type[object], bool] = {}
 
     def choose(item: object) -> bool:
@@ -351,11 +351,11 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
         kind = type(item)
         if takes_events and kind not in EVENTS:
             raise refusal(verb, "events", item)
-        if types == (Record,) and kind is not Record:
+        if kinds <= {Record} and kind is not Record:
             raise refusal(verb, "records", item)
         if kind is Record and not takes_records:
             raise refusal(verb, "events", item)
-        choices[kind] = passes is issubclass(kind, types)
+        choices[kind] = passes is issubclass(kind, (*kinds,))
         return choices[kind]
 
     def make(observer: abc.ObserverBase[Any]) -> Sink[Any]:
@@ -376,10 +376,10 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
             if chooses:
                 push(item)
 
-        typed = _choose_customs(observer, customs, ending, on_next, passes=passes) if customs and not has_all else None
+        typed = _choose_customs(observer, customs, ending, on_next, passes=passes) if customs else None
         sink = Sink(typed or on_next, ending.on_error, ending.on_completed)
         if takes_events and passes:
-            sink.kinds = frozenset(types)
+            sink.kinds = kinds
         return sink
 
     return observing(make, verb, takes_events=not takes_records)
