@@ -8,7 +8,7 @@ one that is still running. So each call that was shown gets a result, at the lat
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct
@@ -57,7 +57,7 @@ class CallTracker:
         self._scope = scope
         self._used = used
         self._elsewhere = elsewhere or {}
-        self._waiting: dict[str, deque[OpenCall]] = {}
+        self._waiting: list[OpenCall] = []
         self.answered: set[str] = set()
         self._shown: set[str] = set()
         self.seconds: dict[str, float] = {}
@@ -70,8 +70,7 @@ class CallTracker:
 
     def find(self, native: str) -> OpenCall | None:
         """The first call of this id that has no result."""
-        waiting = self._waiting.get(native)
-        return waiting[0] if waiting else None
+        return next((call for call in self._waiting if call.native == native), None)
 
     def has_answered(self, native: str) -> bool:
         """Whether a call of this id that was shown here has had its result in this turn."""
@@ -127,12 +126,8 @@ class CallTracker:
 
     def take(self, native: str) -> OpenCall | None:
         """Remove the first waiting call of this id, and return it."""
-        waiting = self._waiting.get(native)
-        if not waiting:
-            return None
-        call = waiting.popleft()
-        if not waiting:
-            del self._waiting[native]
+        if (call := self.find(native)) is not None:
+            self._waiting.remove(call)
         return call
 
     def answer(
@@ -154,24 +149,16 @@ class CallTracker:
             is_provided=call is not None and call.is_provided,
         )
 
-    def give_up(self, shown: str, text: str) -> Changes:
-        """Report a placeholder as the result of one call."""
-        for native, waiting in list(self._waiting.items()):
-            for call in [one for one in waiting if one.shown == shown]:
-                waiting.remove(call)
-                yield self._placeholder(call, text)
-            if not waiting:
-                del self._waiting[native]
-
-    def give_up_all(self, text: str) -> Changes:
-        """Report a placeholder as the result of each waiting call."""
-        for native in list(self._waiting):
-            while (call := self.take(native)) is not None:
-                yield self._placeholder(call, text)
-        self.answered.clear()
+    def give_up(self, text: str, shown: str = "") -> Changes:
+        """Report a placeholder as the result of one call, or of each that waits."""
+        for call in [each for each in self._waiting if shown in ("", each.shown)]:
+            self._waiting.remove(call)
+            yield self._placeholder(call, text)
+        if not shown:
+            self.answered.clear()
 
     def _wait(self, call: OpenCall) -> None:
-        self._waiting.setdefault(call.native, deque()).append(call)
+        self._waiting.append(call)
         self.answered.discard(call.native)
 
     def _placeholder(self, call: OpenCall, text: str) -> CallResult:

@@ -217,7 +217,7 @@ class OpenBlock:
             yield changes.BlockGrow(shown, encode_lenient(assemble_arguments(self.values)).decode())
         yield changes.BlockClose(shown, aborted)
         if aborted is not None and self.kind in CALLS:
-            yield from self.calls.give_up(shown.id, aborted)
+            yield from self.calls.give_up(aborted, shown.id)
 
     def _whole(self) -> changes.Changes:
         """The change for a block that is shown in one piece: a result, a picture, or a block of an unknown type."""
@@ -289,7 +289,7 @@ class ScopeTracker:
         """End everything that is open; calls without a result get this placeholder, unless it is ``None``."""
         yield from self._end_blocks(reason)
         if answer is not None:
-            yield from self.calls.give_up_all(answer)
+            yield from self.calls.give_up(answer)
         if self.turn is not None:
             turn, self.turn = self.turn, None
             yield changes.StepClose(self.scope, turn)
@@ -327,7 +327,7 @@ class ScopeTracker:
         void = self.response
         if not void.text_ids and not void.call_ids:
             return
-        yield from self.calls.give_up_all(RETRACTED)
+        yield from self.calls.give_up(RETRACTED)
         yield changes.Retract(self.scope, reason, tuple(void.text_ids), tuple(void.call_ids))
         self._begin(void.turn, void.attempt, void.again + 1, is_all_seen=void.is_all_seen)
 
