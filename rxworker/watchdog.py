@@ -1,12 +1,10 @@
-"""Names what holds an event loop.
+"""Names what holds an event loop: the function of the program that does not return for longer than a limit.
 
-The tool, hook, watcher, panel, callback or handler that does not return for longer than a limit.
-
-Theory of operation. An event loop runs one function at a time, so that a function which blocks holds all runs of the
-process. Where the library calls a function of the program, it reads the clock before and after. A coroutine is measured
-by its steps: what it awaits does not count. A function may call others that are measured: what was reported of these is
-taken off, so that each second is reported once, of the innermost. No thread watches and nothing waits; what never
-returns is not reported.
+Theory of operation. An event loop runs one function at a time, so that a tool, hook, watcher, panel, callback or
+handler which blocks holds all runs of the process. Where the library calls a function of the program, it reads the
+clock before and after. A coroutine is measured by its steps: what it awaits does not count. A function may call others
+that are measured: what was reported of these is taken off, so that each second is reported once, of the innermost. No
+thread watches and nothing waits; what never returns is not reported.
 """
 
 from __future__ import annotations

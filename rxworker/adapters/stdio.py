@@ -1,6 +1,4 @@
-"""Standard input and output, for a protocol alone.
-
-Lines in and out, with everything else that the process prints on standard error.
+"""Standard input and output for a protocol alone: lines in and out, and all else that is printed on standard error.
 
 Theory of operation. Threads read and write, since a file, a terminal and a pipe of Windows cannot be used by an event
 loop. Both are daemons, and neither is waited for: a client that no longer reads must not keep the process alive. While

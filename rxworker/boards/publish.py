@@ -1,6 +1,4 @@
-"""Any observable as a stream that has what a run has.
-
-Isolated watchers with a delivery each, numbers, and a memory for watchers that come late.
+"""Any observable as a stream that has what a run has: isolated watchers, deliveries, numbers, and memory for late ones.
 
 Theory of operation. The items are the records of a `Hub`, each with an `Item` as its event. The observable is
 subscribed to once: at once in a running event loop, otherwise with the first use, so that a module may publish before

@@ -1,6 +1,4 @@
-"""X-ray.
-
-The operators of a pipeline as a graph, and, while it runs, what each emits, how long it takes, and which one raised.
+"""X-ray: the operators of a pipeline as a graph, and while it runs, what each emits, its time, and which raised.
 
 No operator knows of it, and where nothing is explained nothing of it is in the way. `XRay` applies a pipeline to a
 `Probe`, which sees what it is made of; a `Tap` between two operators counts (xray_count.py).

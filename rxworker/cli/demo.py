@@ -1,8 +1,7 @@
 """``rxworker demo``: one run in several views at once, from a local server over HTTP.
 
-The three views are side by side, or one below the other in a narrow terminal.
-
-Each of the three watchers has its own subscription, view of the run and pace.
+The three views are side by side, or one below the other in a narrow terminal. Each has its own subscription, view of
+the run and pace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""``rxworker docs``: the pages of the documentation in the terminal, for readers and for assistants.
-
-And ``llms.txt``, made from them.
+"""``rxworker docs``: the pages of the documentation in the terminal, and ``llms.txt``, which is made of them.
 
 A wheel contains the pages; in a checkout they are those of the repository.
 """

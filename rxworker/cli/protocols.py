@@ -1,9 +1,8 @@
-"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol.
+"""``rxworker acp``, a worker in an editor; and ``rxworker mcp``, workers as the tools of an MCP server.
 
-``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP.
-
-The scripted model of ``--demo`` and the server of MCP are imported on demand: an editor waits for the start, and the
-package mcp takes most of a second.
+The first speaks the Agent Client Protocol, the second over standard input and output or over HTTP. The scripted model
+of ``--demo`` and the server of MCP are imported on demand: an editor waits for the start, and the package mcp takes
+most of a second.
 """
 
 from __future__ import annotations

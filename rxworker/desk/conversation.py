@@ -1,10 +1,8 @@
-"""A conversation that a door goes on with: its last run, in whichever process, what that waits for, and the verbs.
+"""The conversations of a log, and one that goes on: its last run, in whichever process, what that waits for, the verbs.
 
-Theory of operation. The conversation has a session of this process, which knows what waits, and, if its runs are
+Theory of operation. An `OpenConversation` has a session of this process, which knows what waits, and, if its runs are
 stored, a last run that may be of another process. `catch_up` comes before the next message: it continues a run that was
 cut off, and lets the session go on after one of another process. While a run of this process is on, nothing waits.
-
-The conversations of a log: listed, found by their ids, and deleted.
 """
 
 from __future__ import annotations

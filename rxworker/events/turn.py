@@ -1,6 +1,4 @@
-"""Turn events: what a worker does between and around the responses.
-
-And the envelope in which every watcher of a run receives all its events.
+"""Turn events: what a worker does between and around the responses; and `Record`, in which watchers receive all events.
 
 Records, and the events and messages of which there are many, are values that hold nothing but values, so that none can
 be part of a cycle. The garbage collector does not track them (``gc=False``): reference counts free them.

@@ -1,4 +1,4 @@
-"""Decorators that set the point of the loop at which a function is called.
+"""Decorators that set the point of the loop at which a function is called, and objects with methods for points.
 
     @before_tool_call(matcher="delete_.*")
     async def permit(context: ToolCallContext) -> Skip | None: ...
@@ -8,8 +8,6 @@
 Each takes the function alone or with settings, see `HookSettings`. A function may be a reactivex operator over the
 contexts. What a function may return is part of its type: a verdict that its point does not have is refused by the type
 checker, and at run time with a `HookError`.
-
-Hooks made of what a worker accepts: hooks, and objects with methods named like the points.
 
 An object that has one such method is checked by a type checker where it is registered: a method with another verdict
 does not match the protocol. An object with several methods matches as soon as one of them does. To have all of them

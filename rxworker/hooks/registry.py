@@ -1,13 +1,10 @@
-"""The hooks of a worker, the order in which the hooks of a point run, and several hooks as one.
-
-Runs hooks one after the other with their time-outs, and handles their failures.
+"""The hooks of a worker: the order in which those of a point run, their time-outs and their failures.
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
 What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through.
 A verdict that its point does not have is not a failure of the moment: it is a mistake in the program, and ends the run
-regardless of ``on_failure``.
-
-The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
+regardless of ``on_failure``. The run itself being cancelled is none of these: it goes through, also where a hook has
+caught it.
 """
 
 from __future__ import annotations

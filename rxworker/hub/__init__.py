@@ -1,7 +1,4 @@
-"""The records of one run and its many watchers.
-
-A hot observable with memory that isolates its watchers from each other.
-"""
+"""The records of one run and its many watchers: a hot observable with memory, which isolates them from each other."""
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.history import Item

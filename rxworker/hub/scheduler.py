@@ -1,17 +1,4 @@
-"""The watchers that are served in the next turn of the event loop, when they are, and when a source waits for them.
-
-Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes
-records) requests one flush in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the
-callbacks. Without an event loop a flush runs at once, and may be requested within a flush; then the one under way
-repeats.
-
-All watchers of a run with the same ``Coalesce(every=...)`` share one `Pace`, so that they receive the same records,
-which are merged and encoded once. A pace is open or closed. New records that arrive while it is open are released at
-once, which closes it for ``every`` seconds; what arrives meanwhile is released when it opens again. A record that
-begins or ends something is released at once in either case, and so is the end of the run. The number up to which
-records are released is all that the watchers need to know.
-
-The watchers that a hub pushes to: within ``Hub.push``, or once a turn of the event loop.
+"""The watchers that a hub serves: which within a push, which in the next turn of the event loop, at what pace.
 
 Theory of operation. A record is in the history before any watcher receives it. Watchers without a delivery form
 `ImmediateWatchers`: a round pushes the newest record to each of them, and then whatever was pushed meanwhile, so that
@@ -23,6 +10,17 @@ next one begins. So they share one cursor and receive the same records, made onc
 watcher and record. A watcher that attaches late reaches that cursor alone and joins the group there. The functions to
 call are in a list; a watcher that is detached, also in the middle of a round, is replaced there by a function that does
 nothing, until the list is made anew.
+
+Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes records) requests one
+flush in the next turn of a `FlushScheduler`. A flush pushes what is new to the groups, wakes the readers, and calls the
+callbacks. Without an event loop a flush runs at once, and may be requested within a flush; then the one under way
+repeats.
+
+All watchers of a run with the same ``Coalesce(every=...)`` share one `Pace`, so that they receive the same records,
+which are merged and encoded once. A pace is open or closed. New records that arrive while it is open are released at
+once, which closes it for ``every`` seconds; what arrives meanwhile is released when it opens again. A record that
+begins or ends something is released at once in either case, and so is the end of the run. The number up to which
+records are released is all that the watchers need to know.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """All runs of a log together: how many there are in which state, and what they have taken, by group. Pure.
 
-What they took over time is a dashboard over their records: `rxworker.panels.fleet`.
-
 Theory of operation. A run contributes the difference between its last values and those before, so that a change costs
 the same with any number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and
 contribute what they have added. A nested run is a part of the outer one, which counts what it takes. A paused run that
-was resumed counts as the run that resumes it.
+was resumed counts as the run that resumes it. What runs took over time is a dashboard over their records:
+`rxworker.panels.fleet`.
 """
 
 from __future__ import annotations

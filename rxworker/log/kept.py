@@ -1,4 +1,4 @@
-"""Small documents that an application keeps with a log, beside its runs, such as the read-only links of a web server.
+"""Small documents that an application keeps with a log, beside its runs, such as the links of a web server.
 
 All processes of the log have the same ones.
 """

@@ -1,6 +1,4 @@
-"""Leases of claims.
-
-Those of this process are renewed from a thread, and those of other processes are watched for their end.
+"""Leases of claims: those of this process are renewed from a thread, those of other processes watched for their end.
 
 Theory of operation. A claim names its epoch, and every append names it too, so a lease is not what protects a run: it
 shows other processes whether the owner is still running. A `Heartbeat` renews the claims that are held, three times

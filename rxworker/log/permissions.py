@@ -1,6 +1,4 @@
-"""What a person always allows in a conversation.
-
-One document of its log for each conversation that has such a permission, which all processes read and change.
+"""What a person always allows in a conversation: one document of its log for each, which all processes read and change.
 
 Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of
 the run that was decided about: each process that resumes that run grants the same, and doing so twice changes nothing,

@@ -1,18 +1,14 @@
 """The seam of event logs: what a store does. Everything else is the same for all stores, and is in `EventLog`.
 
-Theory of operation. The methods work on encoded entries, rows and commands, and never look into them. Each is one
-transaction: it reads and changes a run in one step, or it changes nothing. What protects a run is its epoch: a claim
-raises it, and an append with another one writes nothing. A store reports the changes of other processes to the
-`Followers` of the log; `EventLog` reports those of this process. A failure of the database becomes a `LogError`, whose
-``retryable`` states whether the same call may succeed later.
+Theory of operation. The methods of a `Store` work on encoded entries, rows and commands, and never look into them
+(`Encoding` writes them, by the codec of the application if there is one). Each is one transaction: it reads and changes
+a run in one step, or it changes nothing. What protects a run is its epoch: a claim raises it, and an append with
+another one writes nothing. A failure of the database becomes a `LogError`, whose ``retryable`` states whether the same
+call may succeed later.
 
-The encoding of what a log stores, by the codec of the application if there is one.
-
-Following a log: the tasks that a change of a run wakes.
-
-Theory of operation. A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for
-the waker if there is nothing new, so that a change between the two is not missed. A store wakes it from any thread,
-after its own writes and for those of other processes.
+A store reports the changes of other processes to the `Followers` of the log; `EventLog` reports those of this process.
+A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for the waker if there is
+nothing new, so that a change between the two is not missed. A store wakes it from any thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Content blocks: what a message is made of. And the description of a tool for a provider.
+"""Content blocks, of which a message is made, and `ToolMeta`, the description of a tool for a provider.
 
 Every block may carry ``echo``: what its provider wants to see again, unchanged, in the next request, and no other
 package needs to understand. An encoder sends the echo of its own provider's messages and leaves out any other's.

@@ -1,10 +1,8 @@
-"""Types that msgspec does not know: pydantic models, paths, ``object``, and unions with one of them.
+"""JSON text to a value of a type, also of types that msgspec does not know, with errors that name the path.
 
-A pydantic model is recognised by its methods, so that pydantic need not be installed. msgspec takes a type that it does
-not know only alone or with ``None``; `adapt` replaces any other union with such a type by a class that holds its
-options.
-
-JSON text to a value of a type, with errors that name the path.
+Those are pydantic models, paths, ``object``, and unions with one of them. A pydantic model is recognised by its
+methods, so that pydantic need not be installed. msgspec takes a type that it does not know only alone or with ``None``;
+`adapt` replaces any other union with such a type by a class that holds its options.
 """
 
 from __future__ import annotations

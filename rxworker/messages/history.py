@@ -4,12 +4,10 @@ A turn is one answer: the messages before it, the answer, and the results of the
 needs three rounds of tools is four turns. A conversation that is cut between two turns separates no call from its
 result, and no thought from the call that it led to.
 
-How many tokens a message takes, roughly. Pure.
-
-No provider documents its count, and each counts in its own way. This is an estimate and nothing more: a token for four
-bytes of UTF-8, something for each message, fixed numbers for pictures and documents, and a number by its bytes for
-audio. For plain English it is mostly within a fifth of the truth; leave room. A text in another script has more bytes a
-letter, and is counted as more, as it is by the providers.
+`estimate` is roughly how many tokens a message takes. No provider documents its count, and each counts in its own way.
+So it is an estimate and nothing more: a token for four bytes of UTF-8, something for each message, fixed numbers for
+pictures and documents, and a number by its bytes for audio. For plain English it is mostly within a fifth of the truth;
+leave room. A text in another script has more bytes a letter, and is counted as more, as it is by the providers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""JSON values, and JSON that cannot be changed: still dicts and lists when read or encoded, but every edit raises.
-
-Pure.
-"""
+"""JSON values, and JSON that cannot be changed: dicts and lists still, but every edit raises. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Messages, the conversation they make, and its JSON, whose version lets a later rxworker read or refuse it.
 
-And the input of a run, and what is sent to it: texts, messages and content, read as messages.
+`read_input` reads the input of a run, and `to_messages` what is sent to it: texts, messages and content.
 """
 
 from __future__ import annotations

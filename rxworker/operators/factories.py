@@ -1,7 +1,4 @@
-"""Functions that make operators, distinguished from operators.
-
-Both are callable, and the parentheses are easily forgotten.
-"""
+"""Functions that make operators, distinguished from operators, since their parentheses are easily forgotten."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Gauges.
-
-Several values computed side by side from one stream, rates, and the difference that each usage snapshot adds.
+"""Gauges: several values computed side by side from one stream, rates, and what each usage snapshot adds.
 
 reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait for a subscriber. A
 run emits its history at once, while ``start_with`` still waits for its turn, and some operators would miss the first

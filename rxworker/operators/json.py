@@ -1,7 +1,4 @@
-"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole.
-
-And the value that JSON text has made so far.
-"""
+"""JSON as it arrives: the value that a text has made so far, the arguments of tool calls, and whole calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The kernel of the operators.
-
-`Stage` (an operator's result), `Source` (a hot observable), and the `Guard` at the end of a pipeline.
+"""The kernel of the operators: `Stage`, the result of an operator, `Source`, a hot observable, and `Guard`.
 
 reactivex guards each subscription between two operators with an observer that detaches itself and with a trampoline;
 for each event and each subscription that costs more than the operators do. Between two stages `connect` attaches
@@ -9,7 +7,7 @@ directly. In return, the author of a stage guarantees:
 * the stage emits nothing after a terminal event, provided that upstream does the same;
 * an exception of a user's callback goes to ``on_error``, and the stage is silent from then on;
 * all state is created in the function that subscribes;
-* one thread at a time: there are no locks.
+* one thread at a time: there are no locks, also in the disposables, which are otherwise like those of reactivex.
 
 The guard is needed once, at the end of a pipeline. `Guard` behaves like reactivex's ``AutoDetachObserver``, without its
 locks:
@@ -33,8 +31,6 @@ is its items, one after the other, and an observer without ``on_many``, like any
 them one by one.
 
 Any other observable may be upstream (`connect` falls back to ``subscribe``) or downstream.
-
-Disposables like those of reactivex, without locks: for stages, which belong to one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Errors and time.
-
-Retry while no event has been emitted, raise after a time without events, and turn an error event into the error that
-ends the stream.
-"""
+"""Errors and time: retry while nothing has been emitted, raise after a silence, and raise an error event."""
 
 from __future__ import annotations
 

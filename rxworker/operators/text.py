@@ -1,19 +1,16 @@
-"""The text of a response: its pieces as they arrive, and text deltas re-divided into whole lines or sentences.
+"""The text of a response: its pieces as they arrive, re-divided into whole lines or sentences, and without think tags.
 
 A model sends text in pieces that end anywhere. A program that speaks text, or writes it to a line-based log, needs
 whole units. `lines` and `sentences` re-divide the deltas of each block: the text of a block stays the same, only the
 borders between its deltas move. Text is never joined across the border of a block, across a tool call, or across a
 retry.
 
-Thinking that a model writes between tags in its text, as blocks of thinking.
-
 Servers that know the template of a model separate its thinking from its text. Others send both as text, and a program
-that shows it, or sends it back, has the tags and the thoughts in it.
-
-Theory of operation. A block of text of the source becomes a row of blocks, thinking and text in turn; one that opens
-when its first character is known. At most the beginning of a tag is held back, and the blank before the first
-character. So what comes out does not depend on how the text was cut. As there may be more blocks than before, those
-after them have higher indexes; without a tag each keeps its own.
+that shows it, or sends it back, has the tags and the thoughts in it. `think_tags` makes blocks of thinking of them. A
+block of text of the source becomes a row of blocks, thinking and text in turn; one that opens when its first character
+is known. At most the beginning of a tag is held back, and the blank before the first character. So what comes out does
+not depend on how the text was cut. As there may be more blocks than before, those after them have higher indexes;
+without a tag each keeps its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Parts that the protocols of user interfaces share.
-
-The request of a client, a run that it watches, replies to a paused run, messages, and the stream of a response.
-"""
+"""What the protocols of user interfaces share: requests, runs that are watched, replies, messages, and streams."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The events of the blocks that a decoder opens: each has an index and an id of its own, and ends exactly once.
+"""The events of the blocks that a decoder opens: each has an index and an id of its own, and ends exactly once. Pure.
 
-A call that the server sends twice in one response is made once. Pure.
-
-Gateways send a call again: under the next index, whole after its pieces, or at the end of the response. It would be run
-and paid for twice. Calls with the id of the server, the name and the arguments of an earlier one are the same call.
+A call that the server sends twice in one response is made once. Gateways send a call again: under the next index, whole
+after its pieces, or at the end of the response. It would be run and paid for twice. Calls with the id of the server,
+the name and the arguments of an earlier one are the same call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A meter for caches.
-
-What a conversation's requests could have read from the provider's cache, what they did, and what changed where they did
-not.
+"""What the requests of a conversation could have read from the provider's cache, what they did, and why they did not.
 
 A cache holds the beginnings of prompts. A request can read all of the one before it as long as it begins with the same
 bytes, in the order in which providers read a request: model, tools, system text, options, messages. `step_cache` folds

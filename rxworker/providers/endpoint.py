@@ -1,10 +1,8 @@
-"""The endpoint of a request.
+"""The endpoint of a request: the user's base address with the path of the protocol, and the headers with the key.
 
-The user's base address with the path of the protocol, and the headers with the key, which is read late and never shown.
-
-A row of the hosts is used by the end of a host, so one row serves the regions and resources of a service. Sources are
-the pages of the services for these protocols, and the official clients for Azure (``AnthropicFoundry``) and Amazon
-Bedrock's mantle (``AnthropicBedrockMantle``, ``openai.providers.bedrock``).
+The key is read late and never shown. A row of the hosts is used by the end of a host, so one row serves the regions and
+resources of a service. Sources are the pages of the services for these protocols, and the official clients for Azure
+(``AnthropicFoundry``) and Amazon Bedrock's mantle (``AnthropicBedrockMantle``, ``openai.providers.bedrock``).
 """
 
 from __future__ import annotations

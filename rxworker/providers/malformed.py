@@ -2,10 +2,8 @@
 
 One unexpected member must not cost the members beside it, so a Struct is read field by field, and a list member by
 member, down to the value that does not match; that value is reported. Every field of such a Struct has a default.
-
-The members of a response's head that its decoder does not read.
-
-New ones are emitted, so that they are in the log before a decoder knows them.
+Members of a response's head that its decoder does not read are emitted when they are new (`Heads`), so that they are in
+the log before a decoder knows them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Paused runs: a stored decision, a paused run as bytes, and how a run resumes.
+"""Paused runs: a paused run as bytes, and how a run resumes with the decisions about its calls.
 
-What a decision is, and how one is read: `decisions`.
-
-The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
-a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
+What a decision is, and how one is read: `decisions`. The bytes are JSON with a version and a digest of the rest, so
+that changes on the way are detected. Without a key the digest finds accidents; with a key that only the application
+has, it finds forgeries, too.
 
 The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. A call
 that waits has the hooks that do not run for it again: all that were in force for a call that they have approved, and

@@ -1,7 +1,4 @@
-"""The shutdown of a run that was cut short.
-
-Blocks and calls are closed, and the conversation is one that a provider accepts.
-"""
+"""The shutdown of a run that was cut short: its blocks and calls are closed, and its conversation can be sent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""An event loop in virtual time, so that a whole run plays without waiting.
-
-Its tools, hooks, retries and time limits too.
+"""An event loop in virtual time, so that a whole run plays without waiting, its tools, hooks and time limits too.
 
 Theory of operation. Everything that waits in a run waits for its event loop: ``asyncio.sleep``, time limits, and
 through `LoopClock` the operators. So it is the loop that has virtual time, and nothing else has to know. The clock is

@@ -1,10 +1,9 @@
 """The state of a block, and the step from one state to the next. Pure.
 
-A list that is only ever added to, and is a value all the same. Pure.
-
-Theory of operation. A state is never changed, so adding to what has grown must not copy it. A `Pieces` is therefore a
-link to the pieces before it and one more: adding makes one object and shares the rest. Whatever walks along the links
-does so in a loop, since a chain may be as long as a response; Python itself takes care of freeing one.
+Theory of operation. A state is never changed, so adding to what has grown must not copy it. `Pieces` is a list that is
+only ever added to, and is a value all the same: a link to the pieces before it and one more, so that adding makes one
+object and shares the rest. Whatever walks along the links does so in a loop, since a chain may be as long as a
+response; Python itself takes care of freeing one.
 """
 
 from __future__ import annotations

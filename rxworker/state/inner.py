@@ -1,10 +1,7 @@
 """The tokens of requests, and the tokens and tool calls of the runs inside a run, folded from records. Pure.
 
-A usage is a snapshot of one response, so the last one of each response counts.
-
-Which tools are running: what counts as a tool that has ended. Pure.
-
-A call that was refused, skipped or cancelled before its tool has started ends as well, and no tool has run.
+A usage is a snapshot of one response, so the last one of each response counts. A call that was refused, skipped or
+cancelled before its tool has started ends as well (`step_tools`), and no tool has run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The state that the tools and hooks of a run share with user interfaces.
-
-A JSON value, which changes by one operation of JSON Patch at a time. Pure.
+"""The state that tools and hooks share with user interfaces: JSON that changes by one operation of JSON Patch. Pure.
 
 A place in it is a JSON Pointer (RFC 6901): ``/steps/0/title``, ``/steps/-`` after the last step, and an empty one for
 the whole. The operations are three of JSON Patch (RFC 6902): ``add``, ``replace`` and ``remove``.

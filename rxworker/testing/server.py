@@ -1,10 +1,7 @@
 """A server that answers from a script, over real HTTP: replies, recordings and refusals, with faults.
 
-It runs on the event loop that enters it, or, entered without ``async``, on a loop in a thread of its own.
-
-A response of a replay server, as a value.
-
-Its body, the faults with which it is sent, and the pieces that are written to the connection.
+It runs on the event loop that enters it, or, entered without ``async``, on a loop in a thread of its own. A response is
+a value (`ServedResponse`): its body, the faults with which it is sent, and the pieces that are written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Kinds: what a handler can be registered for, and the typed events that it receives. Pure.
-
-Handlers: what is called with the events of a kind, the scope it is called with, and what it raises.
-
-And two handlers that collect.
+"""Kinds: what a handler can be registered for, the typed events that it receives, and two handlers that collect. Pure.
 
 The collectors compare the type of an event itself, since ``isinstance`` takes five times as long if it is false.
 """

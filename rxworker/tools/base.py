@@ -1,11 +1,7 @@
-"""The interface of tools: the attributes of an object that a model may call.
+"""The interface of tools: what a model may call, the context of a running call, and the shared state of a run.
 
-The call of a running tool, and its reports while it works.
-
-The shared state of a running run, for its tools and hooks.
-
-A tool may run in a thread. So the value is changed under a lock, and the changes wait in a queue, in that order, until
-the thread of the run takes them: the fold of the records is the state that the tools have seen.
+A tool may run in a thread. So the value of the shared state is changed under a lock, and the changes wait in a queue,
+in that order, until the thread of the run takes them: the fold of the records is the state that the tools have seen.
 """
 
 from __future__ import annotations

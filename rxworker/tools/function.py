@@ -1,12 +1,9 @@
-"""A function as a tool.
+"""A function as a tool: `tool` makes one, with its arguments decoded by its signature.
 
-Its arguments are decoded by its signature, and a plain function runs in a thread unless it is declared not to block.
-
-A function may return a value, an awaitable, a generator or an observable. The rule for everything that yields several
-values: a value wrapped in `Progress` is progress, and is reported at once. Of the rest, the last is the result, and
-each one before it is reported as progress when the next one shows that it was not the last.
-
-`tool`: from a function to something the model may call.
+A plain function runs in a thread unless it is declared not to block. A function may return a value, an awaitable, a
+generator or an observable. The rule for everything that yields several values: a value wrapped in `Progress` is
+progress, and is reported at once. Of the rest, the last is the result, and each one before it is reported as progress
+when the next one shows that it was not the last.
 """
 
 from __future__ import annotations

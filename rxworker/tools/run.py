@@ -1,25 +1,19 @@
-"""One tool call in a task of its own, and those of a response that have begun.
+"""The calls of a response that run, each in a task of its own: their starts, progress, ends and results.
 
 A failure of a call becomes a result that the model reads, and does not end the run, even if the tool calls
 ``sys.exit``. Only a cancellation of the task and ``KeyboardInterrupt`` propagate.
 
-A FIFO concurrency limiter for calls, of which some run alone.
+`run_tools` keeps a row of calls in order for each subscription. When a call ends, the head of the row is looked at:
+what is done there is emitted, up to the first that still runs. All of this happens in the event loop's thread.
 
-Calls wait in a queue. The first one enters as soon as there is room: a call that runs alone, when no other call is
-inside; any other call, when no call inside runs alone and fewer than the limit are inside. No call overtakes another,
-so that the calls after one that runs alone wait until it has left.
+`Limiter` lets calls in, from a queue. The first one enters as soon as there is room: a call that runs alone, when no
+other call is inside; any other call, when no call inside runs alone and fewer than the limit are inside. No call
+overtakes another, so that the calls after one that runs alone wait until it has left.
 
-`run_tools`: tool calls in; their starts, progress, ends and results out.
-
-Each subscription keeps a row of calls in order, and each call has a task. When one ends, the head of the row is looked
-at: what is done there is emitted, up to the first that still runs. All of this happens in the event loop's thread.
-
-One call, up to the error that the model will read.
-
-Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress reported in another thread
-is handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
-
-One coroutine does it all, since each that stands between a run and its tool costs every call.
+`attempts` is one call, up to the error that the model will read: one coroutine does it all, since each that stands
+between a run and its tool costs every call. Each attempt has a `_Line` to the watchers. It belongs to the event loop's
+thread: progress reported in another thread is handed over. It is closed when the attempt ends, so that the reports of
+an abandoned thread are dropped.
 """
 
 from __future__ import annotations

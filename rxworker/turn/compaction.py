@@ -1,6 +1,4 @@
-"""Before a request.
-
-The beginning of a conversation that has grown too long gets a shorter form, which requests carry from then on.
+"""Before a request: the beginning of a conversation that has grown too long gets a shorter form.
 
 Theory of operation. The form is made between the start of a turn and the hooks of its request, is recorded, and is
 stored before the request goes out: a process that recovers the run finds it in the conversation. A summary that was cut

@@ -1,10 +1,7 @@
-"""The result of a run: finished or paused. Any other outcome raises an exception.
+"""The result of a run: finished or paused, with its answer as a value. Any other outcome raises an exception.
 
-`result_of` makes the result of the last state. A paused call carries a signature of the arguments that were shown.
-
-The answer of a run as a value.
-
-Of a type of the program, or, in a process that does not know the type, as the JSON of its stored schema.
+`result_of` makes the result of the last state. A paused call carries a signature of the arguments that were shown. The
+answer is a value of a type of the program, or, in a process that does not know the type, the JSON of its stored schema.
 """
 
 from __future__ import annotations

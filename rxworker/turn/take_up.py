@@ -1,6 +1,4 @@
-"""A response that went on at the service while its process died.
-
-The rest of its events is recorded after those that are stored.
+"""A response that went on at the service while its process died: the rest of its events is recorded after those stored.
 
 Theory of operation. The service sends the response again from its start on, which costs nothing. It passes the worker's
 operators, handlers and collectors, which are new in this process and see the whole of it; `catch_up` then leaves out

@@ -1,7 +1,4 @@
-"""Short texts for values that a terminal shows.
-
-Messages, calls, results, arguments, usage, message parts and citations.
-"""
+"""Short texts for what a terminal shows: messages, calls, results, arguments, usage, parts and citations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A run or a board in a notebook: drawn in place while it goes on, without a widget.
 
-Needs IPython, which every notebook has.
-
-A run or a board that is the value of a cell is drawn once, as it is then: ``_repr_mimebundle_``.
+One that is the value of a cell is drawn once, as it is then: ``_repr_mimebundle_``. Needs IPython, which every notebook
+has.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def as_word(message: str) -> str:
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_what_a_response_comes_to(name: str) -> None:
+def test_a_response_has_this_result(name: str) -> None:
     scripts, expected = OUTCOMES[name]
     told, _ = heard(scripts, Timeouts(80.0, 80.0))
     assert [*map(as_word, told)] == expected

@@ -1,4 +1,4 @@
-"""The calls of an MCP server's tools: each starts a run, reports its progress, and returns its result.
+"""A worker as a tool of an MCP server: its name and arguments, and its calls, each of which starts a run.
 
 Theory of operation. A run belongs to the request that started it: a request that is cancelled, or whose client has
 disconnected, cancels its run. A run that pauses for approval needs a decision of the client's user. Until revision
@@ -8,8 +8,6 @@ by the ``requestState`` of both, which the server encrypts, so that a client can
 
 Sources: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation and
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-
-A worker as a tool of an MCP server: its name, its arguments, and the results that it returns.
 """
 
 from __future__ import annotations

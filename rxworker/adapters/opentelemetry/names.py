@@ -1,14 +1,13 @@
-"""The names of OpenTelemetry's semantic conventions for generative AI, by version: the one table of them.
+"""The names of OpenTelemetry's semantic conventions for generative AI, by version, and the JSON of recorded content.
+
+All of them are in development, so that names change; a name that a version does not have is empty, and nothing is
+recorded under it. The names that begin with ``rxworker.`` are ours. `Recorder` writes messages, arguments and results
+in the JSON of the conventions, where content is recorded.
 
 Sources: https://github.com/open-telemetry/semantic-conventions, ``docs/gen-ai`` of v1.37.0 and v1.41.0, and since then
-https://github.com/open-telemetry/semantic-conventions-genai, ``docs/gen-ai`` (0.1.0, October 2026). All are in
-development, so that names change; a name that a version does not have is empty, and nothing is recorded under it. The
-names that begin with ``rxworker.`` are ours.
-
-Messages, arguments and results in the JSON of the semantic conventions, where content is recorded.
-
-Source: the schemas ``gen-ai-input-messages.json``, ``gen-ai-output-messages.json`` and
-``gen-ai-system-instructions.json`` of https://github.com/open-telemetry/semantic-conventions, v1.41.0.
+https://github.com/open-telemetry/semantic-conventions-genai, ``docs/gen-ai`` (0.1.0, October 2026); for content the
+schemas ``gen-ai-input-messages.json``, ``gen-ai-output-messages.json`` and ``gen-ai-system-instructions.json`` of
+v1.41.0.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The JSON of the Messages stream.
+"""The JSON of the Messages stream, and how a message ends: its stop reason and its usage.
 
 The Structs name what the decoder reads. A message whose ``type`` is not among them does not fit the union; the decoder
 then takes it as plain JSON, and it travels on as `Opaque`. Decoded JSON has no cycles, so the garbage collector need
-not watch these Structs.
-
-How a message of Anthropic ends: its stop reason and its usage.
-
-Cached input is counted beside the input, and later numbers replace earlier ones.
+not watch these Structs. Cached input is counted beside the input, and later numbers replace earlier ones.
 """
 
 from __future__ import annotations

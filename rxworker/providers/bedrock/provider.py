@@ -1,11 +1,8 @@
 """Amazon Bedrock as a provider: any of its models by the Converse protocol, and Claude by Anthropic's own Messages.
 
-Requests signed with AWS credentials (SigV4), by botocore.
-
-Profiles, roles, containers and machines, as every program of AWS finds them.
-
-botocore is the extra ``bedrock``; it is imported when a request is signed first. It reads files and may call AWS for
-the credentials of a role, so it belongs into a thread.
+Requests are signed with AWS credentials (SigV4) by botocore, which finds profiles, roles, containers and machines as
+every program of AWS does. It is the extra ``bedrock``, and is imported when a request is signed first. It reads files
+and may call AWS for the credentials of a role, so it belongs into a thread.
 """
 
 from __future__ import annotations

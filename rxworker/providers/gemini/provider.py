@@ -1,6 +1,6 @@
-"""The generateContent protocol of Google, as a provider, and the base of Google's protocols.
+"""The generateContent protocol of Google, at the developer API or in a project at Vertex AI.
 
-At the developer API, or in a project at Vertex AI.
+`GoogleProvider` is the base of Google's protocols.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The JSON of the Interactions stream.
+"""The JSON of the Interactions stream, and how an interaction ends: its status and its usage.
 
 All events share one Struct. Steps and deltas stay plain objects, since they are kept as they came. What the server
-should not get wrong, but might, is ``Json`` and checked where it is read, so that no content is lost for it.
-
-How an interaction ends, and its usage: cached input is part of the prompt.
-
-Thoughts, and what tools read, are counted beside the rest.
+should not get wrong, but might, is ``Json`` and checked where it is read, so that no content is lost for it. Cached
+input is part of the prompt; thoughts, and what tools read, are counted beside the rest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The JSON of the Chat Completions stream, with the fields that compatible servers add.
+"""The JSON of the Chat Completions stream, with the fields that compatible servers add, and how a choice ends.
 
-Decoded JSON has no cycles, so the garbage collector need not watch these Structs.
-
-How a choice ends: its finish reason and its usage.
-
-Cached input is part of the input, reasoning part of the output.
+Decoded JSON has no cycles, so the garbage collector need not watch these Structs. Cached input is part of the input,
+reasoning part of the output.
 """
 
 from __future__ import annotations

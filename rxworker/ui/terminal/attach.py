@@ -1,6 +1,4 @@
-"""What a message is made of besides the text that is typed.
-
-Files that it names as ``@path``, and pastes that are folded.
+"""What a message has besides the text that is typed: files that it names as ``@path``, and folded pastes.
 
 A name begins after a space or at the begin of a line, and ends at a space; one with spaces is written as ``@"my
 notes.txt"``. ``@@`` is an ``@`` that names no file.

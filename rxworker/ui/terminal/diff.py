@@ -1,7 +1,4 @@
-"""Edits of files as coloured lines.
-
-From reports of tools, from the arguments of a call that waits, and from results that are diffs.
-"""
+"""Edits of files as coloured lines: from reports of tools, arguments of a call that waits, and diffs as results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The trace of the last run.
-
-A bar for each turn, each request with its wait for the first block, each block and each call, on one time axis.
-"""
+"""The trace of the last run: a bar for each turn, request, block and call, on one time axis."""
 
 from __future__ import annotations
 

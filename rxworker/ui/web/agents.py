@@ -5,9 +5,8 @@ a conversation that it has, thinking included; otherwise the conversation starts
 sends. A run belongs to the client that started it; `rxworker.ui.web.runs.entry` describes what happens when that client
 disconnects.
 
-The tools of a client, for every protocol that has them.
-
-A worker is given the tools that its client sends. A run that waits for them continues with the results of the client.
+A worker is given the tools that its client sends (`equip`). A run that waits for them continues with the results of the
+client.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The web server on an address of its own: its connections, their limits, and an orderly shutdown.
+"""The web server as an aiohttp application, and on an address of its own: limits and an orderly shutdown.
 
 Every client that reaches the port may connect, with or without a token. A connection that sends no request in time is
 closed, and so is one above the limit: a program without free file descriptors cannot run tools either. A malformed
 request is neither quoted nor logged, since it may contain a token.
-
-The web server as an aiohttp application.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Dashboards on the server.
-
-What their panels show of a run, of a conversation or of all runs, now, as it changes, and at a moment of the past.
+"""Dashboards on the server: what their panels show of a run, a conversation or all runs, now and in the past.
 
 Theory of operation. What is shown of one scope is computed once for all clients, by a `BoardFeed`, for as long as it
 has clients; that of all runs is kept. A change of a panel is encoded once. A client receives every panel, and then

@@ -1,12 +1,8 @@
-"""HTTP responses (JSON, errors, files of the page) and the reading of request bodies.
+"""HTTP responses (JSON, errors, files of the page, probes) and the reading of request bodies.
 
-The files of the page are read once from the package; no other file is ever served.
-
-Answers for the probes of service managers and load balancers.
-
-Whether a process lives, and whether it takes requests.
-
-They need no token, since they reveal nothing else.
+The files of the page are read once from the package; no other file is ever served. The routes of the probes of service
+managers and load balancers state whether a process lives, and whether it takes requests. They need no token, since they
+reveal nothing else.
 """
 
 from __future__ import annotations
