@@ -13,6 +13,7 @@ from zlib import crc32
 
 import pytest
 from _pytest.doctest import DoctestModule
+from _pytest.runner import runtestprotocol
 from aiohttp import web_app
 from hypothesis import settings
 
@@ -128,6 +129,19 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send one report of each test that passes: that a test begins, is set up, torn down and ends are four more.
+
+    A process of pytest-xdist took as long for them as for an empty test.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_runtest_teardown() -> None:
