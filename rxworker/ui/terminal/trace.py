@@ -71,9 +71,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
             last = max(e for a, e in zip(attempts, ends, strict=True) if a.turn == turn)
             bar = Bar("turn", attempt.began - began, last - began)
             rows.append(TraceRow(0, f"turn {turn}", (bar,), duration(last - attempt.began)))
-        own = [item for item in items if attempt.began <= item.began and item.began < end]
-        if end == ends[-1]:
-            own = [item for item in items if attempt.began <= item.began]
+        own = [item for item in items if attempt.began <= item.began and (item.began < end or end == ends[-1])]
         rows.append(_attempt_row(attempt, own, began, end))
         rows += [item_row(item, began, now) for item in own]
     return rows[-MAX_ROWS:]

@@ -102,7 +102,7 @@ def routes_of(state: ServerState) -> list[Route]:
         live("/api/boards/{name}/events", partial(get_board_events, state), "board-events"),
         get("/api/boards/{name}/runs", partial(get_makers, state)),
         get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
-        live("/api/boards/{name}/explain/events", partial(get_operator_events, state), "operator-events"),
+        live("/api/boards/{name}/explain/events", partial(get_board_events, state, explains=True), "operator-events"),
         get("/api/time-marks", partial(get_time_marks, state)),
         post("/api/time-marks", partial(post_time_mark, state)),
         get("/api/link", partial(get_link, state), "link"),
@@ -668,31 +668,28 @@ async def post_time_mark(state: ServerState, request: WebRequest) -> web.Respons
     return json_response(await mark_time(state.shared_log, body.text, time=body.time, by=body.by), 201)
 
 
-def _narrowed(request: WebRequest, dashboard: Dashboard) -> tuple[BoardQuery, Dashboard]:
-    """What is shown of a dashboard, and the dashboard over the records that are selected."""
-    query = read_query(request, BoardQuery)
-    return query, query.narrow(dashboard, of_link=request.link is not None)
+def _shown(
+    state: ServerState, request: WebRequest, *, explains: bool | None = None
+) -> tuple[Dashboard, Runs, BoardQuery]:
+    """What a client wants to see of a dashboard, or of one panel, whose operators may be shown: see `find_panel`."""
+    name, query, of_link = request.params["name"], read_query(request, BoardQuery), request.link is not None
+    if explains is None:
+        dashboard = state.boards.find(name, of_link=of_link)
+    else:
+        dashboard = state.boards.find_panel(name, request.query.get("panel", ""), explains=explains)
+    return query.narrow(dashboard, of_link=of_link), state.runs.of(request), query
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at an earlier time."""
-    query, dashboard = _narrowed(request, state.boards.find(request.params["name"], of_link=request.link is not None))
-    states = await state.boards.folds.at(dashboard, state.runs.of(request), query)
+    states = await state.boards.folds.at(*_shown(state, request))
     return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
-
-
-async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:
-    """Stream what the panels show: all of them, and then those that have changed."""
-    dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
-    return await _follow_board(state, request, dashboard)
 
 
 async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that have made the values of a panel, or of one of its groups, those first that did so last."""
-    panel, group = request.query.get("panel", ""), request.query.get("group", "")
-    dashboard = state.boards.find_panel(request.params["name"], panel, explains=False)
-    query, dashboard = _narrowed(request, dashboard)
-    found = await state.boards.folds.made_by(dashboard, state.runs.of(request), query, group)
+    shown = _shown(state, request, explains=False)
+    found = await state.boards.folds.made_by(*shown, request.query.get("group", ""))
     return bytes_response(json_redactor()(encode_json({"runs": found})))
 
 
@@ -701,27 +698,20 @@ async def get_operators(state: ServerState, request: WebRequest) -> web.Response
 
     The moment is now, or one of the past.
     """
-    found = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
-    query, dashboard = _narrowed(request, found)
-    explained = await state.boards.folds.explain(dashboard, state.runs.of(request), query)
+    explained = await state.boards.folds.explain(*_shown(state, request, explains=True))
     return bytes_response(b"[" + explained + b"]")
 
 
-async def get_operator_events(state: ServerState, request: WebRequest) -> web.Response | None:
-    """Stream what the operators of a panel do, while the client looks."""
-    dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
-    return await _follow_board(state, request, dashboard, explains=True)
-
-
-async def _follow_board(
-    state: ServerState, request: WebRequest, dashboard: Dashboard, *, explains: bool = False
+async def get_board_events(
+    state: ServerState, request: WebRequest, *, explains: bool | None = None
 ) -> web.Response | None:
-    (query, dashboard), runs = _narrowed(request, dashboard), state.runs.of(request)
+    """Stream what the panels show: all of them, and then those that have changed; or what the operators of one do."""
+    dashboard, runs, query = _shown(state, request, explains=explains)
     if query.time is not None:
         raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
     with state.streams.take(is_endless=True):
         entries = await state.boards.open(runs, query)
-        with state.boards.feed(dashboard, runs, query, entries, explains=explains) as feed:
+        with state.boards.feed(dashboard, runs, query, entries, explains=explains is not None) as feed:
             followed = feed.followed(f"events {request.remote or ''}".strip())
             await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None

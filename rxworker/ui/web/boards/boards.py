@@ -436,11 +436,11 @@ class Folds:
             raise _too_many()
         async with self._alone:
             if log is None:
-                await self._take_runs(fold, await query.entries(runs), now)
-            else:
-                async with self._turn:
-                    await take_stored(fold, log, now, self._since_of(dashboard, None, now))
-        fold.at(now)
+                await self._of_runs(fold, await query.entries(runs), now)
+                return
+            async with self._turn:
+                await take_stored(fold, log, now, self._since_of(dashboard, None, now))
+            fold.at(now)
 
     async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> PanelStates:
         """What the panels show at a moment, by folding the records again.
@@ -455,20 +455,15 @@ class Folds:
         entries = await query.entries(runs)
         key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
         if (known := self._past.get(key)) is None:
-            known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
+            known = await self._shared(key, partial(self._of_runs, Fold(dashboard), entries, now))
             if query.time is not None and now < time.time() - SETTLED:
                 self._past[key] = known
                 if len(self._past) > MAX_PAST:
                     del self._past[next(iter(self._past))]
         return known
 
-    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> PanelStates:
+    async def _of_runs(self, fold: Fold, entries: Sequence[RunEntry], now: float) -> PanelStates:
         """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
-        fold = Fold(dashboard)
-        await self._take_runs(fold, entries, now)
-        return fold.at(now)
-
-    async def _take_runs(self, fold: Fold, entries: Sequence[RunEntry], now: float) -> None:
         records: list[Record] = []
         for entry in entries:
             records += await _records_until(entry, now)
@@ -479,6 +474,7 @@ class Folds:
                 if perf_counter() > end:
                     await asyncio.sleep(0)
                     end = perf_counter() + TURN
+        return fold.at(now)
 
     async def _of_log(self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float) -> PanelStates:
         """What the panels show of all runs.

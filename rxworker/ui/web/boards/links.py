@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rxworker.errors import ConfigurationError
-from rxworker.log import EventLog
+from rxworker.log import EventLog, MemoryLog
 from rxworker.log.kept import change_kept, load_kept
 from rxworker.ui.web.boards.boards import BoardQuery
 from rxworker.ui.web.http.request import Link, Shown, WebRequest
@@ -120,7 +120,7 @@ class Links:
     """
 
     def __init__(self, log: EventLog | None, *, has_users: bool) -> None:
-        self._log = log
+        self._log = log or MemoryLog()
         self._has_users = has_users
         self._known = StoredLinks()
         self._read_at = float("-inf")
@@ -283,16 +283,12 @@ class Links:
 
     async def _read(self) -> None:
         began = self._clock()
-        if self._log is not None:
-            self._known = await load_kept(self._log, KEY, StoredLinks)
+        self._known = await load_kept(self._log, KEY, StoredLinks)
         self._read_at = began
 
     async def _change(self, change: Callable[[StoredLinks], StoredLinks]) -> None:
         async with self._changing:
-            if self._log is None:
-                self._known = change(self._known)
-            else:
-                self._known = await change_kept(self._log, KEY, StoredLinks, change)
+            self._known = await change_kept(self._log, KEY, StoredLinks, change)
             self._read_at = self._clock()
         self._end_others()
 
