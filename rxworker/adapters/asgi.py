@@ -211,13 +211,10 @@ class AsgiRequest(WebRequest):
         self.is_secure = scope.get("scheme") in ("https", "wss")
         self.params = params
         self.route = None if route is None else route.name
-        self.max_body = settings.max_body
-        self.body_seconds = settings.body_seconds
-        self.gate = settings.gate
+        self.settings = settings
         self._is_socket = scope["type"] == "websocket"
         self._receive = receive
         self._send = send
-        self._stall_seconds = settings.stall_seconds
         self._is_closed = False
         self._watch: asyncio.Task[None] | None = None
 
@@ -311,7 +308,7 @@ class AsgiRequest(WebRequest):
             ConnectionError: The client has disconnected, or reads nothing.
         """
         try:
-            async with asyncio.timeout(self._stall_seconds):
+            async with asyncio.timeout(self.settings.stall_seconds):
                 await self._send(message)
         except TimeoutError:
             raise ConnectionAbortedError("the client reads nothing") from None

@@ -126,7 +126,7 @@ class AiohttpRequest(WebRequest):
     """
 
     def __init__(self, request: web.Request, settings: Settings | None = None) -> None:
-        self._settings = settings = settings or Settings()
+        self.settings = settings or Settings()
         self._sent: web.StreamResponse | None = None
         self.native = self._request = request
         self.method = request.method
@@ -140,9 +140,6 @@ class AiohttpRequest(WebRequest):
         self.params = request.match_info
         found = request.match_info
         self.route = None if found.http_exception else found.route.name or ""
-        self.max_body = settings.max_body
-        self.body_seconds = settings.body_seconds
-        self.gate = settings.gate
 
     @property
     def host(self) -> str:
@@ -174,12 +171,12 @@ class AiohttpRequest(WebRequest):
         self._sent = response = web.StreamResponse(headers=headers)
         self.has_sent = True
         await response.prepare(self._request)
-        return _Stream(self._request, response, self._settings.stall_seconds)
+        return _Stream(self._request, response, self.settings.stall_seconds)
 
     async def open_socket(self, max_message: int) -> _Socket | None:
         """Accept a WebSocket."""
         self._sent = socket = web.WebSocketResponse(
-            heartbeat=self._settings.heartbeat,
+            heartbeat=self.settings.heartbeat,
             max_msg_size=max_message,
             compress=False,
             timeout=CLOSE_SECONDS,
@@ -188,7 +185,7 @@ class AiohttpRequest(WebRequest):
         if not socket.can_prepare(self._request):
             return None
         await socket.prepare(self._request)
-        return _Socket(self._request, socket, self._settings.stall_seconds)
+        return _Socket(self._request, socket, self.settings.stall_seconds)
 
 
 SERVED = web.RequestKey("rxworker_request", AiohttpRequest)

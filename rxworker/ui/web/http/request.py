@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from aiohttp import web
 from msgspec import Struct, to_builtins
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from rxworker.messages import JsonObject
-from rxworker.operators.kernel import Operator
+from rxworker.ui.web.http.settings import Settings
 
 
 class Shown(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -118,9 +118,7 @@ class WebRequest(ABC):
         link: The read-only link whose token it has.
         only_delivers: Whether it has the token with which results are delivered, which gives no other right.
         has_sent: Whether a streamed response has begun.
-        max_body: The maximum number of bytes of the body.
-        body_seconds: Seconds that the body may take to arrive.
-        gate: What the JSON of the body must pass.
+        settings: The settings of the server, such as the limits of a body.
     """
 
     native: object
@@ -139,9 +137,7 @@ class WebRequest(ABC):
     link: Link | None = None
     only_delivers: bool = False
     has_sent: bool = False
-    max_body: int
-    body_seconds: float
-    gate: Operator[Any, Any] | None = None
+    settings: Settings
 
     @property
     def host(self) -> str:

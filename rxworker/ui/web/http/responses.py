@@ -98,7 +98,7 @@ async def read_body(request: WebRequest) -> bytes:
     if "Content-Encoding" in request.headers:
         # A small compressed body may expand to a large one.
         raise ApiError(415, "encoded", "send the body as it is, without Content-Encoding")
-    most, seconds = request.max_body, request.body_seconds
+    most, seconds = request.settings.max_body, request.settings.body_seconds
     too_large = partial(ApiError, 413, "too_large", f"the body may have at most {most} bytes")
     if (request.content_length or 0) > most:
         raise too_large()
@@ -127,8 +127,8 @@ async def read_json_bytes(request: WebRequest) -> bytes:
     body = await read_body(request)
     if body and request.content_type != "application/json":
         raise ApiError(415, "no_json", "send JSON, with Content-Type: application/json")
-    if body and request.gate is not None:
-        await _expect_allowed(request.gate, body)
+    if body and (gate := request.settings.gate) is not None:
+        await _expect_allowed(gate, body)
     return body
 
 
