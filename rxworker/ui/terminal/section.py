@@ -166,7 +166,6 @@ class TextSection:
         style: The name of the style of text.
         limit: The number of lines that are shown while it is folded; ``None`` shows all.
         from_end: Whether these are the last lines, for a text that is still growing.
-        indent: The columns of indentation.
 
     Attributes:
         lines: The names of the styles of the lines, and the lines; read only.
@@ -179,13 +178,12 @@ class TextSection:
     (['one', 'two', 'three', 'four'], 3, 2)
     """
 
-    def __init__(self, style: str, *, limit: int | None = None, from_end: bool = False, indent: int = 0) -> None:
+    def __init__(self, style: str, *, limit: int | None = None, from_end: bool = False) -> None:
         self.lines: list[tuple[str, str]] = []
         self.document: DocumentSection | None = None
         self.limit = limit
         self.from_end = from_end
         self._style = style
-        self._indent = indent
         self._width = 80
         self._pieces: list[tuple[str, str]] = []
         self._length = 0
@@ -215,7 +213,7 @@ class TextSection:
 
     def resize(self, width: int) -> None:
         """Lay out for this width."""
-        width = max(NARROWEST, width - self._indent)
+        width = max(NARROWEST, width)
         if width != self._width:
             self._width, self.lines = width, []
             for style, piece in self._pieces:
@@ -256,8 +254,7 @@ class TextSection:
             style, line = self.lines[place + hidden if self.from_end else place]
             if style != self._style:
                 line = set_cell_size(line, self._width)  # such a style may have a background
-        space = [Segment(" " * self._indent, paint(self._style))] if self._indent else []
-        return [*space, Segment(line, paint(style))]
+        return [Segment(line, paint(style))]
 
 
 EAGER = 2000

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -35,7 +35,6 @@ from rxworker.views import NoteView as ShownNote
 from rxworker.views.amounts import duration
 from rxworker.views.run_view import ItemStage
 
-STAGES: tuple[ItemStage, ...] = get_args(ItemStage)
 DEEPEST = 4
 """Deeper lanes are not indented further."""
 
@@ -55,11 +54,11 @@ class LaneView(Widget):
     def __init__(self, lane: Lane, text: TextSection) -> None:
         depth = len(lane.path)
         inner = f" -inner -depth{min(depth, DEEPEST)}" if depth else ""
-        super().__init__(classes=f"lane -{lane.kind}{inner}")
+        self._kind = f"lane -{lane.kind}{inner}"
+        super().__init__(classes=self._kind)
         self.lane = lane
         self.unfolded = False
         self._text = text
-        self.drawn = 0
         self._rows = 0
         self._taken = 0
         self._width = 0
@@ -96,8 +95,7 @@ class LaneView(Widget):
         self.change()
         if self.lane.item.stage != self._stage:
             self._stage = self.lane.item.stage
-            self.remove_class(*[f"-{each}" for each in STAGES if each != self._stage], update=False)
-            self.add_class(f"-{self._stage}")
+            self.set_classes(f"{self._kind} -{self._stage}")
         self._settle()
 
     def draw_again(self) -> None:
@@ -157,7 +155,6 @@ class LaneView(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Render one line."""
-        self.drawn += 1
         width, base = self.size.width, self.rich_style
         strip = Strip(self._row(y)).adjust_cell_length(width, base)
         selection = self.text_selection
@@ -263,7 +260,7 @@ class TextView(LaneView):
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane, TextSection("body"))
         self._is_whole = False
-        self._sources = TextSection("dim", limit=SOURCE_LINES, indent=2)
+        self._sources = TextSection("dim", limit=SOURCE_LINES)
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
         """Only for a further choice, and for a text that did not end normally."""
@@ -285,7 +282,7 @@ class TextView(LaneView):
 
     def change(self) -> None:
         """Add sources, and render the end of the document when the text is complete."""
-        sources = "\n".join(f"[{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
+        sources = "\n".join(f"  [{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
         if sources != self._sources.text:
             self._sources.replace([("", sources)])
         if self.lane.item.is_over and self._text.document is not None and not self._is_whole:
