@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -95,10 +96,7 @@ class _FleetCollector(Collector):
         runs = {(g.worker, g.tenant, status): n for g in groups for status, n in g.runs.items()}
         yield _gauge("runs", "Stored runs by status", runs, (*GROUP, "status"))
         for name, text, value in COUNTERS:
-            counter = CounterMetricFamily(f"rxworker_{name}", text, labels=GROUP)
-            for group in groups:
-                counter.add_metric((group.worker, group.tenant), value(group.totals))
-            yield counter
+            yield _counter(name, text, {(g.worker, g.tenant): value(g.totals) for g in groups}, GROUP)
         durations = HistogramMetricFamily("rxworker_tool_seconds", "How long tools took", labels=GROUP)
         for group in groups:
             labels, totals = (group.worker, group.tenant), group.totals
@@ -129,18 +127,13 @@ def _held() -> Iterator[Metric]:
     """What has held the event loop of this process."""
     texts = {"holds": "How often a function held the event loop", "hold_seconds": "How long"}
     for place, (name, text) in enumerate(texts.items()):
-        counter = CounterMetricFamily(f"rxworker_loop_{name}", text, labels=["kind", "name"])
-        for key, numbers in watchdog.held.items():
-            counter.add_metric(key, numbers[place])
-        yield counter
+        held = {key: numbers[place] for key, numbers in watchdog.held.items()}
+        yield _counter(f"loop_{name}", text, held, ("kind", "name"))
 
 
 def _meters(states: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
     for panel, name, text, label in BY_NAME:
-        counter = CounterMetricFamily(f"rxworker_{name}", text, labels=[label])
-        for group, value in states[panel].items():
-            counter.add_metric([group], value)
-        yield counter
+        yield _counter(name, text, {(group,): value for group, value in states[panel].items()}, [label])
     text = "Waits for the first token, of the last 1,000: the median and the 95th percentile"
     waits = {(quantile,): value for quantile, value in states["time-to-first-token"].items()}
     yield _gauge("first_token_seconds", text, waits, ["quantile"])
@@ -159,14 +152,21 @@ def _numbers(state: PanelState) -> dict[str, float]:
     return dict(islice(numbers, MAX_GROUPS + 1))
 
 
-def _gauge(
-    name: str, text: str, values: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()
-) -> GaugeMetricFamily:
-    """A gauge with its values by the values of its labels."""
-    gauge = GaugeMetricFamily(f"rxworker_{name}", text, labels=labels)
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    text: str,
+    values: Mapping[tuple[str, ...], float],
+    labels: Sequence[str] = (),
+) -> Metric:
+    """A metric with its values by the values of its labels."""
+    family = kind(f"rxworker_{name}", text, labels=labels)
     for known, value in values.items():
-        gauge.add_metric(known, value)
-    return gauge
+        family.add_metric(known, value)
+    return family
+
+
+_counter, _gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
 
 
 def _buckets(totals: Totals) -> list[tuple[str, float]]:
