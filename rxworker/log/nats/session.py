@@ -14,9 +14,8 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -61,8 +60,6 @@ from rxworker.log.nats.format import (
 )
 from rxworker.log.store import Append, StoredRow
 from rxworker.log.values import Claim, StoredStatus
-
-T = TypeVar("T")
 
 KEPT = 3600
 """Seconds for which the server keeps the last renewal of a process that has ended, at least."""
@@ -117,9 +114,9 @@ def lease_end(run: Owner | Listed, claimed: float, beat: tuple[float, Beat] | No
 
 
 class Renewer:
-    """Renews claims over a connection of its own, on an event loop of its own in a thread.
+    """Renews claims over a connection of its own, on an event loop that runs in the thread of the heartbeat.
 
-    So a tool that blocks its event loop does not lose its lease.
+    So a tool that blocks its event loop does not lose its lease. Between two renewals this loop stands still.
 
     Args:
         address: The address of the log.
@@ -133,8 +130,7 @@ class Renewer:
         self._name = address.name
         self._owner = owner
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._runner = asyncio.Runner()
         self._connection: Connection | None = None
 
     def renew(self, claims: Sequence[Claim], lease: float, streams: int) -> list[str]:
@@ -147,7 +143,7 @@ class Renewer:
             LogError: Nothing has answered for the time between two renewals.
         """
         with self._lock:
-            return self._run(lambda: self._renew(claims, lease, streams))
+            return self._runner.run(self._renew(claims, lease, streams))
 
     async def _renew(self, claims: Sequence[Claim], lease: float, streams: int) -> list[str]:
         if self._connection is None:
@@ -175,25 +171,13 @@ class Renewer:
                 lost += [one.run_id for one in owners if one.epoch > epochs[one.run_id]]
         return lost
 
-    def _run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="rxworker log heartbeat", daemon=True)
-            self._thread.start()
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
-
     def close(self) -> None:
-        """Close the connection, and stop the thread."""
+        """Close the connection."""
         with self._lock:
-            loop, thread, connection = self._loop, self._thread, self._connection
-            if loop is None or thread is None:
-                return
-            if connection is not None:
-                self._run(connection.close)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-            self._loop = self._thread = self._connection = None
+            if self._connection is not None:
+                self._runner.run(self._connection.close())
+                self._connection = None
+            self._runner.close()
 
 
 POSITIONS = 1000
