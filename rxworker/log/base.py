@@ -18,7 +18,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec.structs import replace
 from reactivex import Observable
 
@@ -58,6 +57,7 @@ from rxworker.log.values import (
     StoredStatus,
     carried_over,
     checked_command,
+    decision_command,
     decisions_in,
     deliver_command,
     is_storable,
@@ -65,7 +65,7 @@ from rxworker.log.values import (
     returned_command,
     signal_command,
 )
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_type, checks_arguments
 from rxworker.tools.results import to_content
 
@@ -869,7 +869,8 @@ class EventLog(Store):
                 await self.append(claim, [], after=claim.last_seq, row=replace(info.row, due=0.0, reason=""))
             await self.call_worker(info.row.worker)
         elif info.status == "paused" and isinstance(last, RunPause) and last.pause.waits:
-            await self.send(run_id, wake_command([Approve() if each.wait else None for each in last.pause.tree]))
+            woken = tuple([Approve() if each.wait else None for each in last.pause.tree])
+            await self.send(run_id, decision_command(StoredDecision(woken)))
         else:
             text = f"{run_id} is {info.status}, and waits for no moment, signal, message or run: nothing was changed"
             raise RunStatusError(text, run_id=run_id, status=info.status)
@@ -1219,11 +1220,6 @@ async def append_events(log: EventLog, claim: Claim, last: Record, events: Seque
         for seq, event in enumerate(events, claim.last_seq + 1)
     ]
     await log.append(claim, entries_of(records, claim.epoch), after=claim.last_seq, row=row)
-
-
-def wake_command(decisions: Sequence[Approve | None], woken: Json = None) -> Command:
-    """The command that wakes a paused run. As any decision it has one key, so that the log takes the first."""
-    return Command(DECIDE, msgspec.to_builtins(StoredDecision(tuple(decisions), woken=woken)), key=DECIDE)
 
 
 def already_stored(run_id: str) -> LogError:

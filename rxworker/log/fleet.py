@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -88,7 +89,6 @@ OTHER = "other"
 """The tenant of the runs of further groups."""
 
 _NOTHING = RunRow(cost=0.0)
-_NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
 
 
 class Totals(Struct):
@@ -122,16 +122,15 @@ class Totals(Struct):
     tool_calls: int = 0
     tool_errors: int = 0
     tool_seconds: float = 0.0
-    tool_durations: list[int] = field(default_factory=_NO_TOOLS.copy)
+    tool_durations: list[int] = field(default_factory=lambda: [0] * (len(TOOL_BOUNDS) + 1))
 
     def add(self, other: Totals, times: int = 1) -> None:
         """Add other totals to these, or subtract them: -1 times."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
         self.unpriced |= other.unpriced
-        if other.tool_durations is not _NO_TOOLS:
-            for at, count in enumerate(other.tool_durations):
-                self.tool_durations[at] += times * count
+        for at, count in enumerate(other.tool_durations):
+            self.tool_durations[at] += times * count
 
     def tool_quantile(self, share: float) -> float | None:
         """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`.
@@ -152,7 +151,7 @@ class Totals(Struct):
         return below
 
 
-_GROWING = ("turns", "input_tokens", "output_tokens", "tool_calls")
+_GROWING = ("turns", "input_tokens", "output_tokens", "tool_calls", "tool_errors", "tool_seconds")
 _SUMMED = [*{*Totals.__struct_fields__} - {"unpriced", "tool_durations"}]
 
 
@@ -321,22 +320,15 @@ class Fleet:
         """The difference between two values of a run. A retracted response does not count negative."""
         found = self.costs.of(row)
         cost = max((found.known or 0.0) - (self.costs.of(base).known or 0.0), 0.0)
-        totals = Totals(
+        durations = zip_longest(row.tool_durations, base.tool_durations, fillvalue=0)
+        return Totals(
             unpriced={*found.unpriced},
             recovered=max(row.recoveries - base.recoveries, 0),
             cost=cost,
             estimated_cost=cost if self.costs.is_estimate(row) else 0.0,
-            tool_durations=_NO_TOOLS,
+            tool_durations=[max(count - before, 0) for count, before in durations],
             **{name: max(getattr(row, name) - getattr(base, name), 0) for name in _GROWING},
         )
-        if row.tool_durations != base.tool_durations:
-            totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)
-            totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
-            totals.tool_durations = _NO_TOOLS.copy()
-            for at, count in enumerate(row.tool_durations):
-                before = base.tool_durations[at] if at < len(base.tool_durations) else 0
-                totals.tool_durations[at] = max(count - before, 0)
-        return totals
 
     def _sort(self) -> None:
         if not self._is_sorted:

@@ -25,7 +25,7 @@ from typing import Self, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.decisions import Approve, Decided, Decision, Deny, PendingCalls, decide, read_stored
+from rxworker.decisions import Approve, Decided, Decision, Deny, PendingCalls, StoredDecision, decide, read_stored
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -38,16 +38,7 @@ from rxworker.errors import (
 )
 from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
 from rxworker.events.pause import Wait
-from rxworker.log.base import (
-    ChangeCursor,
-    EventLog,
-    append_events,
-    change_row,
-    claimed,
-    no_run,
-    release_shielded,
-    wake_command,
-)
+from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
@@ -64,6 +55,7 @@ from rxworker.log.values import (
     RunInfo,
     RunRow,
     SentMessages,
+    decision_command,
     decisions_in,
     first_id,
     is_woken,
@@ -213,7 +205,7 @@ class RunSource:
         try:
             outer = await present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
-                await (_dismiss if info.status == "paused" else end_run)(self.log, info.run_id, OUTER_ENDED)
+                await _end_inner(self.log, info)
             elif outer is not None and outer.status == "paused" and await _decide_outside(self.log, info):
                 self.pending.drop(info.run_id)
             else:
@@ -388,7 +380,8 @@ class RunSource:
             if info.row.due:
                 self.pending.defer(info.run_id, info.row.due)
             return []
-        command = wake_command(decisions, None if held is None else held.input)
+        woken = None if held is None else held.input
+        command = decision_command(StoredDecision(tuple(decisions), woken=woken))
         with suppress(CommandConflictError):
             await self.log.send(info.run_id, command)
         return [command]
@@ -433,7 +426,7 @@ async def _decide_outside(log: EventLog, info: RunInfo) -> bool:
     if is_due:
         given = Decided(read_stored(found[0].data).decisions if found else {})
         run_id, given = await routed(log, info, given)
-        await log.send(run_id, Command(DECIDE, msgspec.to_builtins(given), key=DECIDE))
+        await log.send(run_id, decision_command(given))
     return is_due
 
 
@@ -648,14 +641,16 @@ async def end_nested(log: EventLog, outer: str) -> None:
     Raises:
         LogError: The log cannot be read or written.
     """
-    async for infos in log.list_pages(status="running"):
-        for info in infos:
-            if info.row.outer and first_id(info.row.outer) == first_id(outer):
-                with suppress(LeaseHeldError, RunStatusError):
-                    await end_run(log, info.run_id, OUTER_ENDED)
-    async for infos in log.list_pages(status="paused"):
-        nested = [info.run_id for info in infos if info.row.outer and first_id(info.row.outer) == first_id(outer)]
-        await dismiss_all(log, nested)
+    for status in ("running", "paused"):
+        async for infos in log.list_pages(status=status):
+            for info in infos:
+                if info.row.outer and first_id(info.row.outer) == first_id(outer):
+                    with suppress(CommandConflictError, LeaseHeldError, RunStatusError):
+                        await _end_inner(log, info)
+
+
+async def _end_inner(log: EventLog, info: RunInfo) -> None:
+    await (_dismiss if info.status == "paused" else end_run)(log, info.run_id, OUTER_ENDED)
 
 
 async def dismiss_all(log: EventLog, runs: Iterable[str]) -> None:
@@ -782,7 +777,7 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     if info.row.outer:
         with suppress(RunStatusError):  # otherwise nothing waits with it
             outer, decided = await routed(log, info, Deny(reason))
-            await log.send(outer, Command(DECIDE, msgspec.to_builtins(decided), key=DECIDE))
+            await log.send(outer, decision_command(decided))
             return
     await _dismiss(log, run_id, reason)
 

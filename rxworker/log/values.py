@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rxworker.decisions import Decided
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
 from rxworker.messages.content import ResultContent
@@ -468,6 +469,15 @@ def withdraw_command(id: str) -> Command:  # noqa: A002 - what it is
     {'withdraws': 'a'}
     """
     return Command("send", {"withdraws": id})
+
+
+def decision_command(decided: Decided) -> Command:
+    """The command that decides about a paused run. All of them have one key, so that the log takes the first.
+
+    >>> decision_command(Decided(None)).key
+    'decide'
+    """
+    return Command(DECIDE, msgspec.to_builtins(decided), key=DECIDE)
 
 
 def deliver_command(delivery: DeliveredResult) -> Command:

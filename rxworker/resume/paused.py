@@ -43,7 +43,7 @@ from rxworker.events.pause import Begun
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in, numbered
 from rxworker.log.format import upgrade_pause
-from rxworker.log.values import DECIDE, Command, decisions_in
+from rxworker.log.values import Command, decision_command, decisions_in
 from rxworker.log.writer import has_json
 from rxworker.messages import JsonObject, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import check_type, shared_fields
@@ -57,7 +57,7 @@ RESERVED = 2.0
 
 
 def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 0.0) -> Command:
-    """The command that decides about a paused run. All of them have one key, so that the log takes the first.
+    """The command that decides about a paused run, after a check of the decisions.
 
     Args:
         paused: The paused run.
@@ -71,13 +71,7 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
     pending, shared = PendingCalls.of(paused.pause), checked_json(given.shared_state)
     decided = decide(pending, given.decisions, wakes=not given.add)
     granted_by(pending, decided)  # raises where it is always allowed and cannot be
-    stored = StoredDecision(decided, tuple(given.add), shared, reserved)
-    return Command(DECIDE, msgspec.to_builtins(stored), key=DECIDE)
-
-
-def wake_command() -> Command:
-    """The command that resumes a run which waits for results alone; a decision that is stored before counts instead."""
-    return Command(DECIDE, msgspec.to_builtins(StoredDecision((), reserved=RESERVED)), key=DECIDE)
+    return decision_command(StoredDecision(decided, tuple(given.add), shared, reserved))
 
 
 def decision_of(commands: Iterable[Command]) -> StoredDecision | None:

@@ -48,12 +48,17 @@ def test_a_run_contributes_its_differences() -> None:
     fleet.note(info(input_tokens=5, turns=1))
     fleet.note(info(revision=3, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2)))
     fleet.note(info(revision=2, input_tokens=1000))  # it comes too late
-    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1)))
-    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1)))
+    fleet.note(
+        info(revision=4, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2), tool_errors=1)
+    )  # of no duration
+    ended = {"input_tokens": 8, "turns": 2, "tool_durations": (0, 2, 1), "tool_errors": 1}
+    fleet.note(info(status="finished", revision=5, **ended))
+    fleet.note(info(status="finished", revision=5, **ended))
     runs, totals = one(fleet)
     assert runs == {"finished": 1}
     assert (totals.ended, totals.failed, totals.turns) == (1, 0, 2)
     assert (totals.input_tokens, totals.cost, totals.tool_durations[:4]) == (9, 0.5, [0, 2, 1, 0])
+    assert totals.tool_errors == 1
     assert fleet.open == []
 
 
