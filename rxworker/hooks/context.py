@@ -41,6 +41,7 @@ from rxworker.messages import (
     validate,
 )
 from rxworker.messages.content import RESULT_BLOCKS, ContentBlock
+from rxworker.messages.json import is_list
 from rxworker.messages.message import Role
 from rxworker.messages.settings import awaited, check_plain
 from rxworker.tools.base import until
@@ -566,15 +567,15 @@ class MessageSendContext(HookContext):
         Raises:
             HookError: The hook has left something other than messages, or a conversation that a provider refuses.
         """
-        messages, system = cast("object", self.messages), cast("object", self.system)
-        if not isinstance(messages, list | tuple):
+        messages: object = self.messages
+        if not is_list(messages):
             raise self._broken(f"the messages are {messages!r:.60}, which is not a list")
-        for message in cast("list[object]", messages):
+        for message in messages:
             if not isinstance(message, Message):
                 raise self._broken(f"the messages hold {message!r:.60}, which is not a Message")
             if (what := odd_message(message)) is not None:
                 raise self._broken(f"the messages hold {what}")
-        if system is not None and (odd := _odd_text(system)) is not None:
+        if self.system is not None and (odd := _odd_text(self.system)) is not None:
             raise self._broken(f"the system text is {odd}")
         if not messages:
             raise self._broken("no message is left: return Cancel(...) to send nothing")
@@ -645,10 +646,10 @@ def odd_message(message: Message) -> str | None:
     """What is wrong with the types in a message, if anything. A type checker finds it before, where one is used."""
     if message.role not in ROLES:
         return f"a message of the role {message.role!r}; roles are: {', '.join(ROLES)}"
-    content = cast("object", message.content)
-    if not isinstance(content, list | tuple):
+    content: object = message.content
+    if not is_list(content):
         return f"a message with the content {content!r:.60}: write Message.user('...')"
-    for block in cast("list[object]", content):
+    for block in content:
         if not isinstance(block, ContentBlock):
             return f"a message with {block!r:.60} in its content, which is not a content block"
         if isinstance(block, Text) and (odd := _odd_text(block.text)) is not None:
@@ -924,8 +925,9 @@ def _odd_result(left: object, call: str) -> str | None:
         return f"result is {left!r:.60}, which is not a ToolResult; for a text use set_content(...)"
     if left.tool_use_id != call:
         return f"result is for the call {left.tool_use_id!r} instead of {call!r}"
-    blocks = cast("Iterable[object]", left.content if isinstance(left.content, list | tuple) else (left.content,))
-    if not isinstance(left.content, str) and not all(isinstance(block, RESULT_BLOCKS) for block in blocks):
+    content: object = left.content
+    blocks = content if is_list(content) else [content]
+    if not isinstance(content, str) and not all(isinstance(block, RESULT_BLOCKS) for block in blocks):
         return f"content of the result is {left.content!r:.60}, which is neither a text nor content blocks"
     return None
 

@@ -43,6 +43,7 @@ from rxworker.hooks.points import (
     wrong_verdict,
 )
 from rxworker.messages import Message, ToolResult
+from rxworker.messages.json import is_list
 from rxworker.tools.base import QuestionError
 from rxworker.tools.cancellation import TooLateError, is_destroyed, within
 from rxworker.tools.coroutines import one_by_one
@@ -254,23 +255,25 @@ def _odd_field(verdict: Verdict) -> str | None:
     """What a verdict has in a field where something else belongs, since a Struct takes anything."""
     match verdict:
         case Cancel() | Skip() | Abort() | Pause():
-            reason = cast("object", verdict.reason)
-            return None if isinstance(reason, str) else f"the reason {reason!r:.60}, which is not a string"
+            return _odd("reason", verdict.reason, str, "string")
         case Answer(content=content) if isinstance(cast("object", content), ToolResult):
             return "a ToolResult as its content; write Answer(result.content, is_error=result.is_error)"
         case Finish(final=flag) | Answer(is_error=flag):
-            given = cast("object", flag)
-            return None if isinstance(given, bool) else f"the flag {given!r:.60}, which is not a bool"
+            return _odd("flag", flag, bool, "bool")
         case ContinueWithMessages():
-            return _odd_messages(cast("object", verdict.messages))
+            return _odd_messages(verdict.messages)
         case _:
             return None
 
 
+def _odd(name: str, given: object, kind: type, word: str) -> str | None:
+    return None if isinstance(given, kind) else f"the {name} {given!r:.60}, which is not a {word}"
+
+
 def _odd_messages(given: object) -> str | None:
-    if not isinstance(given, list | tuple):
+    if not is_list(given):
         return f"{given!r:.60}, which is not a list of messages; write ContinueWithMessages.user(text)"
-    for message in cast("list[object]", given):
+    for message in given:
         if not isinstance(message, Message):
             return f"{message!r:.60}, which is not a Message; write Message.user('...')"
         if (odd := odd_message(message)) is not None:

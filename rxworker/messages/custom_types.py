@@ -18,6 +18,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, cast
 
 import msgspec
 
+from rxworker.messages.json import is_dict, is_list
+
 CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 BYTES = (bytes, bytearray, memoryview)
 # More bytes than this are of no use to a model, and would fill its context.
@@ -255,10 +257,10 @@ def _whole(value: object) -> object:
     """The value with integers in place of floats without a fraction."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= MAX_EXACT else value
-    if isinstance(value, list):
-        return [_whole(item) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        return {name: _whole(item) for name, item in cast("dict[str, object]", value).items()}
+    if is_list(value):
+        return [_whole(item) for item in value]
+    if is_dict(value):
+        return {name: _whole(item) for name, item in value.items()}
     return value
 
 

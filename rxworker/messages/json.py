@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
@@ -13,6 +13,16 @@ else:
 
 JsonObject: TypeAlias = dict[str, Json]
 """A JSON object."""
+
+
+def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    """Whether something unknown is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def is_dict(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether something unknown is a dict; its keys are taken for texts."""
+    return isinstance(value, dict)
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:

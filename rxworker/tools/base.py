@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,7 @@ from rxworker.events.pause import AtEnd, Begun, Question, Wait
 from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import NAME, ResultContent
 from rxworker.messages.custom_types import to_json_value
+from rxworker.messages.json import is_dict
 from rxworker.messages.settings import awaited, check_number, moment_of
 from rxworker.state.shared_state import change_to, checked_json
 
@@ -628,8 +629,8 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
         ConfigurationError: The tool takes free text, and its schema has not just one string; or its native form has no
             type.
     """
-    native = cast("object", meta.native)
-    if native is not None and not (isinstance(native, dict) and cast("JsonObject", native).get("type")):
+    native: object = meta.native
+    if native is not None and not (is_dict(native) and native.get("type")):
         raise ConfigurationError(
             f"tool {meta.name!r} has native={native!r:.60}; give the type by which its provider knows it, for example "
             'native={"type": "memory_20250818"}',

@@ -9,6 +9,7 @@ import msgspec
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.json import is_dict
 
 DEFINITIONS = ("$defs", "definitions")
 
@@ -32,10 +33,10 @@ def check_schema(schema: JsonObject, where: str) -> None:
 
 
 def _complaint(schema: object) -> str | None:
-    if not isinstance(schema, dict):
+    if not is_dict(schema):
         return f"is {type(schema).__qualname__}, which is not a JSON schema"
     try:
-        msgspec.json.encode(cast("object", schema))
+        msgspec.json.encode(schema)
     except (TypeError, ValueError, RecursionError) as error:
         return f"has no JSON form: {error}"
     given = cast("JsonObject", schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeGuard, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolErro
 from rxworker.messages import Audio, Document, Image, Text, ToolResult
 from rxworker.messages.content import RESULT_BLOCKS, ResultBlock, ResultContent
 from rxworker.messages.custom_types import to_json_value
+from rxworker.messages.json import is_list
 from rxworker.tools.cancellation import is_destroyed
 
 
@@ -45,10 +46,9 @@ def to_content(value: object, tool: str) -> ResultContent:
         return value
     if isinstance(value, RESULT_BLOCKS):
         return (value,)
-    if isinstance(value, list | tuple) and _holds_blocks(cast("Sequence[object]", value)):
-        items = cast("Sequence[str | ResultBlock]", value)
-        return tuple(Text(item) if isinstance(item, str) else item for item in items)
-    return _to_text(cast("object", value), tool)
+    if is_list(value) and _holds_blocks(value):
+        return tuple(Text(item) if isinstance(item, str) else item for item in value)
+    return _to_text(value, tool)
 
 
 def to_result(value: object, tool: str) -> ResultContent | ToolResult:
@@ -62,7 +62,7 @@ def to_result(value: object, tool: str) -> ResultContent | ToolResult:
     return to_content(value, tool)
 
 
-def _holds_blocks(items: Sequence[object]) -> bool:
+def _holds_blocks(items: Sequence[object]) -> TypeGuard[Sequence[str | ResultBlock]]:
     return any(isinstance(item, RESULT_BLOCKS) for item in items) and all(
         isinstance(item, (str, *RESULT_BLOCKS)) for item in items
     )

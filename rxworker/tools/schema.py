@@ -18,6 +18,7 @@ from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Ty
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.custom_types import JsonDecoder, OneOf, adapt, is_model, is_path, name_of, to_json_value
+from rxworker.messages.json import is_list
 from rxworker.tools.signature import Parameter
 
 PREFIX = "#/$defs/"
@@ -237,8 +238,8 @@ def object_types(annotation: Any) -> Iterator[StructType | DataclassType | Named
     waiting: list[object] = [type_info(annotation)]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, tuple):
-            waiting.extend(cast("tuple[object, ...]", item))
+        if is_list(item):
+            waiting.extend(item)
         elif isinstance(item, Type | Field) and id(item) not in seen:
             seen.add(id(item))
             waiting.extend(getattr(item, name) for name in item.__struct_fields__)

@@ -1,6 +1,6 @@
 """The generateContent protocol of Google, at the developer API or in a project at Vertex AI.
 
-`GoogleProvider` is the base of Google's protocols.
+`GoogleService` is the base of Google's protocols.
 """
 
 from __future__ import annotations
