@@ -74,6 +74,10 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
     return decision_command(StoredDecision(decided, tuple(given.add), shared, reserved))
 
 
+WAKE = decision_command(StoredDecision((), reserved=RESERVED))
+"""The command that resumes a run which waits for results alone; a decision that is stored before counts instead."""
+
+
 def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
     """What a ``decide`` command contains; ``None`` if there is none, or if it dismisses the run.
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.decisions import Decided, Decision, PendingCalls, StoredDecision, decide, granted_by
+from rxworker.decisions import Decided, Decision, PendingCalls, decide, granted_by
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
 from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
@@ -17,20 +17,9 @@ from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import (
-    TAPPED,
-    Claim,
-    Command,
-    RunInfo,
-    RunRow,
-    decision_command,
-    decisions_in,
-    is_woken,
-    new_id,
-    recorded_labels,
-)
+from rxworker.log.values import TAPPED, Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
 from rxworker.resume import recovery
-from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
+from rxworker.resume.paused import RESERVED, WAKE, decide_command, decision_of, resume_turn
 from rxworker.resume.stored import (
     LoadedRun,
     LoggedRun,
@@ -285,8 +274,7 @@ async def _decided_or_woken(
     sent = await log.sent(run_id)
     if not decisions_in(sent) and is_woken((await log.existing(run_id)).row, sent):
         with suppress(CommandConflictError):
-            # A decision that is stored before counts instead.
-            await log.send(run_id, decision_command(StoredDecision((), reserved=RESERVED)))
+            await log.send(run_id, WAKE)
         sent = await log.sent(run_id)
     decided = decision_of(sent)
     if decided is None:

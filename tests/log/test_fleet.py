@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,12 +49,10 @@ def test_a_run_contributes_its_differences() -> None:
     fleet.note(info(input_tokens=5, turns=1))
     fleet.note(info(revision=3, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2)))
     fleet.note(info(revision=2, input_tokens=1000))  # it comes too late
-    fleet.note(
-        info(revision=4, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2), tool_errors=1)
-    )  # of no duration
-    ended = {"input_tokens": 8, "turns": 2, "tool_durations": (0, 2, 1), "tool_errors": 1}
-    fleet.note(info(status="finished", revision=5, **ended))
-    fleet.note(info(status="finished", revision=5, **ended))
+    failed = partial(info, turns=2, tool_errors=1)  # at first one of no duration
+    fleet.note(failed(revision=4, input_tokens=9, cost=0.5, tool_durations=(0, 2)))
+    for _ in range(2):
+        fleet.note(failed(status="finished", revision=5, input_tokens=8, tool_durations=(0, 2, 1)))
     runs, totals = one(fleet)
     assert runs == {"finished": 1}
     assert (totals.ended, totals.failed, totals.turns) == (1, 0, 2)
