@@ -71,7 +71,6 @@ def started(folder: Path, *options: str) -> Generator[subprocess.Popen[str], Non
             process.kill()
 
 
-@pytest.mark.slow
 def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes(folder: Path) -> None:
     with started(folder, "my_workers:make_clerk") as process:
         assert process.stdin is not None
