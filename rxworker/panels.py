@@ -693,21 +693,13 @@ class _Waits(Decoder[Record, float]):
     reads: ClassVar[Kinds]
 
     def __init__(self) -> None:
-        self._sent: dict[str, dict[tuple[str, ...], float]] = {}
+        self._sent: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def feed(self, data: Record) -> Sequence[float]:
-        event, of_run = data.event, self._sent.get(data.run_id)
-        if isinstance(event, AttemptStart):
-            self._sent.setdefault(data.run_id, {})[data.path] = data.time
-        elif of_run is None:  # as for nearly every delta
-            return ()
-        elif isinstance(event, _ENDS):  # of the run, or of one inside it
-            of_run.pop(data.path, None)
-            if not data.path:
-                del self._sent[data.run_id]
-        elif is_block_event(event) and (sent := of_run.pop(data.path, None)) is not None:
-            if not of_run:
-                del self._sent[data.run_id]
+        kind, key = data.event.__class__, (data.run_id, data.path)
+        if kind is AttemptStart:
+            self._sent[key] = data.time
+        elif kind in self.reads and (sent := self._sent.pop(key, None)) is not None and kind in BLOCK_EVENTS:
             return (data.time - sent,)
         return ()
 
