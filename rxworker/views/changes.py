@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from rxworker.events import BlockType, CitationDelta, InputValueDelta, Record, SignatureDelta
-from rxworker.events.pause import Question
+from rxworker.events.pause import TreeCall
 from rxworker.messages import Conversation, Json, JsonObject, StopReason, ToolCall, ToolResult
 
 
@@ -68,33 +68,18 @@ class ShownBlock(Struct, frozen=True):
         return self.block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE)
 
 
-class WaitingCall(Struct, frozen=True):
-    """A call that waits to run.
+class WaitingCall(TreeCall, frozen=True):
+    """A call that waits to run, as it stands in the tree.
 
     Attributes:
         id: The call's id, as it is shown.
-        call: The call.
-        needs_decision: Whether a person has to decide about it.
         is_held: As in `ShownBlock`.
         is_offered: Whether the paused run has offered the call to the client.
-        question: The question of its tool, which the decision answers.
-        path: The ids of the calls down to its run; empty for a call of the run itself.
-        reason: Why its run waits; shown to users.
     """
 
-    id: str
-    call: ToolCall
-    needs_decision: bool = False
+    id: str = ""
     is_held: bool = False
     is_offered: bool = False
-    question: Question | None = None
-    path: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its path with its own id, as in `TreeCall`."""
-        return "/".join((*self.path, self.call.id))
 
 
 class ViewBegin(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rxworker import events
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
@@ -170,8 +170,8 @@ class Tracker:
             calls.own_tools = event.own_tools
             pending = tuple(
                 changes.WaitingCall(
-                    calls.expect(call).shown,
                     call,
+                    id=calls.expect(call).shown,
                     is_held=not is_offered and calls.is_held(call.name),
                     is_offered=is_offered and calls.is_held(call.name),
                 )
@@ -302,9 +302,7 @@ class Tracker:
 
 
 def _waiting(node: TreeCall) -> changes.WaitingCall:
-    return changes.WaitingCall(
-        node.name, node.call, node.needs_decision, question=node.question, path=node.path, reason=node.reason
-    )
+    return changes.WaitingCall(*astuple(node), id=node.name)
 
 
 def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> changes.Changes:
