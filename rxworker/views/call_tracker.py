@@ -11,28 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from msgspec import Struct
-
 from rxworker.events import BlockType
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.views.changes import BlockClose, BlockGrow, BlockOpen, CallResult, Changes, Scope, ShownBlock
-
-
-class OpenCall(Struct, frozen=True):
-    """A call that has no result.
-
-    Attributes:
-        native: Its id as the model gave it.
-        shown: Its id as it is shown.
-        name: The tool's name.
-        is_provided: Whether the provider runs the tool.
-    """
-
-    native: str
-    shown: str
-    name: str
-    is_provided: bool = False
 
 
 class CallTracker:
@@ -57,7 +39,7 @@ class CallTracker:
         self._scope = scope
         self._used = used
         self._elsewhere = elsewhere or {}
-        self._waiting: list[OpenCall] = []
+        self._waiting: list[ShownBlock] = []
         self.answered: set[str] = set()
         self._shown: set[str] = set()
         self.seconds: dict[str, float] = {}
@@ -68,9 +50,9 @@ class CallTracker:
         number = self._used[native]
         return name if number <= 1 else f"{name}~{number}"
 
-    def find(self, native: str) -> OpenCall | None:
+    def find(self, native: str) -> ShownBlock | None:
         """The first call of this id that has no result."""
-        return next((call for call in self._waiting if call.native == native), None)
+        return next((call for call in self._waiting if call.call_id == native), None)
 
     def has_answered(self, native: str) -> bool:
         """Whether a call of this id that was shown here has had its result in this turn."""
@@ -82,24 +64,17 @@ class CallTracker:
         name: str,
         response: str,
         *,
-        is_provided: bool = False,
+        block_type: BlockType = BlockType.TOOL_USE,
         is_free_text: bool = False,
         starts: bool = False,
     ) -> ShownBlock:
         """Return a new call as it is shown. It waits for its result from now on."""
         self._used[native] += 1
         self._shown.add(native)
+        is_held = block_type is BlockType.TOOL_USE and self.is_held(name, starts=starts)
         shown = self.shown_id(native)
-        self._wait(OpenCall(native, shown, name, is_provided))
-        return ShownBlock(
-            self._scope,
-            shown,
-            response,
-            BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE,
-            name,
-            is_free_text,
-            call_id=native,
-            is_held=not is_provided and self.is_held(name, starts=starts),
+        return self._wait(
+            ShownBlock(self._scope, shown, response, block_type, name, is_free_text, call_id=native, is_held=is_held)
         )
 
     def is_held(self, tool: str, *, starts: bool = False) -> bool:
@@ -118,13 +93,12 @@ class CallTracker:
             yield BlockGrow(shown, text)
         yield BlockClose(shown)
 
-    def expect(self, call: ToolCall) -> OpenCall:
+    def expect(self, call: ToolCall) -> ShownBlock:
         """Wait for the result of a call that was shown before."""
-        waiting = OpenCall(call.id, self.shown_id(call.id), call.name)
-        self._wait(waiting)
-        return waiting
+        shown = self.shown_id(call.id)
+        return self._wait(ShownBlock(self._scope, shown, "", BlockType.TOOL_USE, call.name, call_id=call.id))
 
-    def take(self, native: str) -> OpenCall | None:
+    def take(self, native: str) -> ShownBlock | None:
         """Remove the first waiting call of this id, and return it."""
         if (call := self.find(native)) is not None:
             self._waiting.remove(call)
@@ -141,7 +115,7 @@ class CallTracker:
         self.answered.add(native)
         yield CallResult(
             self._scope,
-            self.shown_id(native) if call is None else call.shown,
+            self.shown_id(native) if call is None else call.id,
             result,
             self.seconds.pop(native, seconds),
             is_denied,
@@ -151,16 +125,17 @@ class CallTracker:
 
     def give_up(self, text: str, shown: str = "") -> Changes:
         """Report a placeholder as the result of one call, or of each that waits."""
-        for call in [each for each in self._waiting if shown in ("", each.shown)]:
+        for call in [each for each in self._waiting if shown in ("", each.id)]:
             self._waiting.remove(call)
             yield self._placeholder(call, text)
         if not shown:
             self.answered.clear()
 
-    def _wait(self, call: OpenCall) -> None:
+    def _wait(self, call: ShownBlock) -> ShownBlock:
         self._waiting.append(call)
-        self.answered.discard(call.native)
+        self.answered.discard(call.call_id)
+        return call
 
-    def _placeholder(self, call: OpenCall, text: str) -> CallResult:
-        result = ToolResult(call.native, text, is_error=True, name=call.name)
-        return CallResult(self._scope, call.shown, result, is_placeholder=True, is_provided=call.is_provided)
+    def _placeholder(self, call: ShownBlock, text: str) -> CallResult:
+        result = ToolResult(call.call_id, text, is_error=True, name=call.tool)
+        return CallResult(self._scope, call.id, result, is_placeholder=True, is_provided=call.is_provided)

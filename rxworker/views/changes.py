@@ -67,6 +67,11 @@ class ShownBlock(Struct, frozen=True):
         """Whether it is a tool call, also one that the provider runs."""
         return self.block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE)
 
+    @property
+    def is_provided(self) -> bool:
+        """Whether the provider runs it."""
+        return self.block_type is BlockType.SERVER_TOOL_USE
+
 
 class WaitingCall(TreeCall, frozen=True):
     """A call that waits to run, as it stands in the tree.

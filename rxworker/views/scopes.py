@@ -149,11 +149,7 @@ class OpenBlock:
             self.shown = replace(shown, tool=call.name, is_free_text=call.is_free_text, call_id=call.id)
         else:
             self.shown = self.calls.show(
-                call.id,
-                call.name,
-                response.name,
-                is_provided=self.kind is events.BlockType.SERVER_TOOL_USE,
-                is_free_text=call.is_free_text,
+                call.id, call.name, response.name, block_type=self.kind, is_free_text=call.is_free_text
             )
             response.call_ids.append(self.shown.id)
         yield changes.BlockOpen(self.shown)

@@ -171,7 +171,7 @@ class Tracker:
             pending = tuple(
                 changes.WaitingCall(
                     call,
-                    id=calls.expect(call).shown,
+                    id=calls.expect(call).id,
                     is_held=not is_offered and calls.is_held(call.name),
                     is_offered=is_offered and calls.is_held(call.name),
                 )
@@ -192,8 +192,8 @@ class Tracker:
         scope = changes.Scope(
             id="/".join(path) + (f"~{again}" if again > 1 else ""),
             path=path,
-            name=call.name if call else "",
-            call_id=call.shown if call else "",
+            name=call.tool if call else "",
+            call_id=call.id if call else "",
             parent=around.scope.id,
         )
         calls = CallTracker(scope, Counter())
@@ -292,7 +292,7 @@ class Tracker:
                 else:
                     yield from tracker.calls.announce(call, tracker.response.name)
             waiting = tracker.calls.take(call.id)
-            shown = waiting.shown if waiting else call.id
+            shown = waiting.id if waiting else call.id
             is_held = not is_offered and tracker.calls.is_held(call.name)
             pending.append(replace(_waiting(node), id=shown, is_held=is_held))
             if is_offered:
@@ -358,13 +358,13 @@ def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart
         waiting = tracker.calls.find(call.id)
     if waiting is not None:
         is_held = tracker.calls.is_held(call.name, starts=True)
-        yield changes.CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
+        yield changes.CallStart(tracker.scope, waiting.id, call, is_held=is_held)
 
 
 def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> changes.Changes:
     """A tool reports progress."""
     waiting = tracker.calls.find(event.call_id)
-    shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
+    shown = waiting.id if waiting else tracker.calls.shown_id(event.call_id)
     yield changes.CallProgress(tracker.scope, shown, event.progress)
 
 
