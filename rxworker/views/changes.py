@@ -80,11 +80,13 @@ class WaitingCall(TreeCall, frozen=True):
         id: The call's id, as it is shown.
         is_held: As in `ShownBlock`.
         is_offered: Whether the paused run has offered the call to the client.
+        place: Of a call that a resumed run continues with: its index among the calls of its response.
     """
 
     id: str = ""
     is_held: bool = False
     is_offered: bool = False
+    place: int = 0
 
 
 class ViewBegin(Struct, frozen=True):
@@ -94,14 +96,12 @@ class ViewBegin(Struct, frozen=True):
         run_id: The run's id.
         conversation: The conversation before the run; ``None`` for a watcher that joins in the middle.
         pending: The calls that a resumed run continues with.
-        places: The index of each of them among the calls of its response.
         inside: The calls of runs inside that were decided about, which go on.
     """
 
     run_id: str
     conversation: Conversation | None = None
     pending: tuple[WaitingCall, ...] = ()
-    places: tuple[int, ...] = ()
     inside: tuple[WaitingCall, ...] = ()
 
 

@@ -161,7 +161,6 @@ class Tracker:
             changes.Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
         )
         pending: tuple[changes.WaitingCall, ...] = ()
-        places: tuple[int, ...] = ()
         inside: tuple[changes.WaitingCall, ...] = ()
         if isinstance(event, events.RunResume):
             is_offered = event.pause.hook == CLIENT_TOOL
@@ -170,16 +169,16 @@ class Tracker:
             calls.own_tools = event.own_tools
             pending = tuple(
                 changes.WaitingCall(
-                    call,
-                    id=calls.expect(call).id,
-                    is_held=not is_offered and calls.is_held(call.name),
-                    is_offered=is_offered and calls.is_held(call.name),
+                    each.call,
+                    id=calls.expect(each.call).id,
+                    is_held=not is_offered and calls.is_held(each.call.name),
+                    is_offered=is_offered and calls.is_held(each.call.name),
+                    place=each.place,
                 )
-                for call in [each.call for each in event.pause.calls]
+                for each in event.pause.calls
             )
-            places = tuple([each.place for each in event.pause.calls])
             inside = tuple(map(_waiting, event.pause.decided_inside))
-        yield changes.ViewBegin(record.run_id, before, pending, places, inside)
+        yield changes.ViewBegin(record.run_id, before, pending, inside)
 
     def _enter(self, path: Path, made: list[changes.Change]) -> ScopeTracker:
         """The scope of this path; it and its parents are opened if they are not open."""

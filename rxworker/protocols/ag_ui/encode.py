@@ -244,8 +244,7 @@ class AgUiEncoder(common.RecordEncoder[Wire]):
         self._held.update((each.id, None) for each in change.pending if each.is_held)
         if self._snapshot:
             conversation = change.conversation or Conversation()
-            calls = zip(change.places, change.pending, strict=True)
-            left = {place: None if each.is_held else each.call for place, each in calls}
+            left = {each.place: None if each.is_held else each.call for each in change.pending}
             messages = messages_of(with_calls(conversation, left), change.run_id)
             yield {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
