@@ -9,12 +9,12 @@ one that is still running. So each call that was shown gets a result, at the lat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from rxworker.events import BlockType
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.views.changes import BlockClose, BlockGrow, BlockOpen, CallResult, Changes, Scope, ShownBlock
+from rxworker.views.changes import BlockClose, BlockGrow, BlockOpen, CallResult, Change, Changes, Scope, ShownBlock
 
 
 class CallTracker:
@@ -84,7 +84,7 @@ class CallTracker:
         """
         return not starts if self.own_tools is None else tool not in self.own_tools
 
-    def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Changes:
+    def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Generator[Change, None, ShownBlock]:
         """Show a call whose block was not seen, in one go; ``starts`` if the worker runs it now."""
         text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
         shown = self.show(call.id, call.name, response, is_free_text=isinstance(call.input, str), starts=starts)
@@ -92,6 +92,7 @@ class CallTracker:
         if text:
             yield BlockGrow(shown, text)
         yield BlockClose(shown)
+        return shown
 
     def expect(self, call: ToolCall) -> ShownBlock:
         """Wait for the result of a call that was shown before."""

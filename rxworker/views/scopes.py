@@ -11,7 +11,7 @@ All methods that return an iterator yield the changes that follow.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from rxworker import events
 from rxworker.events.arguments import assemble_arguments
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.kinds import start_of
-from rxworker.messages import JsonObject, StopReason, ToolResult
+from rxworker.messages import JsonObject, StopReason, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.state.block import HOLDS
 from rxworker.state.open_blocks import OpenBlocks
@@ -351,6 +351,14 @@ class ScopeTracker:
             if block.is_shown_call(native):
                 del self._open[index]
                 yield from block.end(None)
+
+    def find_call(self, call: ToolCall, *, starts: bool = False) -> Generator[changes.Change, None, changes.ShownBlock]:
+        """Find a call that waits for its result; it is shown if it was not. ``starts`` if the worker runs it now."""
+        yield from self.end_call(call.id)
+        found = self.calls.find(call.id)
+        if found is None and self.calls.has_answered(call.id):
+            found = self.calls.expect(call)
+        return found or (yield from self.calls.announce(call, self.response.name, starts=starts))
 
     def _end_blocks(self, reason: str) -> changes.Changes:
         """Abort all open blocks."""

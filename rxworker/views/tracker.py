@@ -284,18 +284,12 @@ class Tracker:
             if node.path:
                 pending.append(_waiting(node))
                 continue
-            yield from tracker.end_call(call.id)
-            if tracker.calls.find(call.id) is None:
-                if tracker.calls.has_answered(call.id):
-                    tracker.calls.expect(call)
-                else:
-                    yield from tracker.calls.announce(call, tracker.response.name)
-            waiting = tracker.calls.take(call.id)
-            shown = waiting.id if waiting else call.id
+            shown = yield from tracker.find_call(call)
+            tracker.calls.take(call.id)
             is_held = not is_offered and tracker.calls.is_held(call.name)
-            pending.append(replace(_waiting(node), id=shown, is_held=is_held))
+            pending.append(replace(_waiting(node), id=shown.id, is_held=is_held))
             if is_offered:
-                yield changes.CallOffer(tracker.scope, shown, call)
+                yield changes.CallOffer(tracker.scope, shown.id, call)
         yield from self._end("", NOT_RUN)
         yield changes.ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
 
@@ -347,17 +341,9 @@ def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) 
 
 def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart) -> changes.Changes:
     """A tool starts. A call that was not shown yet is shown with its arguments."""
-    call = event.call
-    yield from tracker.end_call(call.id)
-    waiting = tracker.calls.find(call.id)
-    if waiting is None and tracker.calls.has_answered(call.id):
-        waiting = tracker.calls.expect(call)
-    if waiting is None:
-        yield from tracker.calls.announce(call, tracker.response.name, starts=True)
-        waiting = tracker.calls.find(call.id)
-    if waiting is not None:
-        is_held = tracker.calls.is_held(call.name, starts=True)
-        yield changes.CallStart(tracker.scope, waiting.id, call, is_held=is_held)
+    shown = yield from tracker.find_call(event.call, starts=True)
+    is_held = tracker.calls.is_held(event.call.name, starts=True)
+    yield changes.CallStart(tracker.scope, shown.id, event.call, is_held=is_held)
 
 
 def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> changes.Changes:
