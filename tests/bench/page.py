@@ -115,10 +115,10 @@ class Meter:
         """The figures since the begin."""
         busy, clock = await self._metric("TaskDuration"), time.monotonic()
         await self.page.evaluate(FRAMES_DRAWN)  # the last frame is reported after it
+        frames: list[float] = sorted(await self.page.evaluate("globalThis.frames.splice(0)"))
+        late: list[float] = await self.page.evaluate("globalThis.late.splice(0)")
         await self._session.send("HeapProfiler.collectGarbage")
-        heap = await self._metric("JSHeapUsedSize")
-        frames: list[float] = sorted(await self.page.evaluate("globalThis.frames"))
-        late: list[float] = await self.page.evaluate("globalThis.late")
+        heap = await self._metric("JSHeapUsedSize")  # without what is measured
         late = [one for one in late if one > MAX_FRAME]
         share = 100 * (busy - self._busy) / (clock - self._clock)
         p95 = frames[int(len(frames) * 0.95)] if frames else 0.0
@@ -263,8 +263,8 @@ async def live(browser: Browser, path: str, runs: int, seconds: float) -> Figure
             await one.again()
             await asyncio.sleep(seconds)
             server_cpu = (time.process_time() - processed) / seconds
+            gaps: list[float] = sorted(await one.page.evaluate("globalThis.gaps.splice(0)"))
             figures = await one.end(f"{runs:,} runs that stream, /{path}")
-            gaps: list[float] = sorted(await one.page.evaluate("globalThis.gaps"))
             p99 = gaps[int(len(gaps) * 0.99)]
             figures.more = (
                 f"gap between two frames: p99 {p99:.0f} ms, longest {gaps[-1]:.0f} ms of {len(gaps):,}; heap "
