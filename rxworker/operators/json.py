@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar, overload
 
 import msgspec
@@ -91,7 +92,8 @@ def partial_values(type_: type[T] | None = None, *, choice: int = 0) -> Operator
     What holds for `partial_json` holds here: it is one object that grows. With a type, each is a value of its own of
     that type: the most of the value so far that is one. The last member and the last item are left out where they do
     not fit yet, at any depth, and nothing is emitted before the required members are there. A long value is converted
-    again when its text has grown by a thirty-second, and at its end, so that the cost is linear in the text.
+    again when its text has grown by a thirty-second, and at its end, so that the cost is linear in the text. An output
+    of a run that is not an object is the ``value`` of its answer, and is taken out.
 
     Args:
         type_: What the output of a run may be: a Struct, a dataclass, a pydantic model, a list of these.
@@ -181,7 +183,8 @@ class _TypedValues(Decoder[Event, T]):
         """The value, if there is one that was not emitted."""
         changed, self._changed = self._changed, ()
         for value in changed:
-            for whole in (value, *_shorter(value)):
+            inner = [value["value"]] if isinstance(value, dict) and [*value] == ["value"] else []
+            for whole in chain.from_iterable((each, *_shorter(each)) for each in (value, *inner)):
                 try:
                     found = (self._decoder.decode(msgspec.json.encode(whole)),)
                 except (msgspec.ValidationError, RecursionError):

@@ -11,6 +11,7 @@ import pytest
 from msgspec import Struct
 from pydantic import BaseModel
 
+from rxworker import Worker
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -28,6 +29,7 @@ from rxworker.events import (
 )
 from rxworker.operators import ToolInput, partial_values, tool_inputs
 from rxworker.operators.kernel import Source
+from rxworker.testing import ScriptedModel, say
 
 STARTED = Status(ResponseStatus.STARTED)
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
@@ -186,6 +188,14 @@ def test_typed_values_under_any_cut_end_with_the_whole_one(seed: int) -> None:
 def test_typed_values_begin_anew_with_each_response() -> None:
     ended = Status(ResponseStatus.COMPLETED)
     assert values(list, STARTED, "[1, 2", ended, STARTED, "[1", "]", ended) == [[1], [1, 2], [], [1]]
+
+
+async def test_typed_values_of_an_output_that_is_not_an_object_are_taken_out() -> None:
+    run = Worker(ScriptedModel([say('{"value": [1, 2]}', chunk=3)])).run("Two numbers?", output=list[int])
+    seen: list[list[int]] = []
+    run.events.pipe(partial_values(list[int])).subscribe(seen.append)
+    assert (await run).output == seen[-1] == [1, 2]
+    assert values(dict[str, int], '{"value": 1}') == [{"value": 1}]
 
 
 def test_typed_values_of_a_long_text_are_made_seldom() -> None:
