@@ -35,7 +35,6 @@ from rxworker.events.meta import TRUNCATED
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.content import AGAIN
 from rxworker.providers.failure import Failure
-from rxworker.providers.takes import repeated_id
 
 Parts: TypeAlias = Sequence[ResponseEvent | Deltas[ResponseEvent]]
 REPEATED = "repeated_call"
@@ -76,7 +75,7 @@ class Calls:
 
     def _numbered(self, call: ToolUseMetadata) -> ToolUseMetadata:
         number = self._ids[call.id] = self._ids.get(call.id, 0) + 1
-        return call if number == 1 else self._numbered(replace(call, id=repeated_id(call.id, number)))
+        return call if number == 1 else self._numbered(replace(call, id=f"{call.id}{AGAIN}{number}"))
 
     def begin_again(self) -> None:
         """The response begins anew: no call of before is sent again."""

@@ -48,7 +48,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Audio, Content, Document, Image, Json, JsonObject, Text, ToolResult
-from rxworker.messages.content import AGAIN, LONGEST_NAME, MADE, NAME, NOT_IN_NAMES, ResultBlock
+from rxworker.messages.content import LONGEST_NAME, MADE, NAME, NOT_IN_NAMES, ResultBlock
 from rxworker.providers.content import check_media
 
 
@@ -373,24 +373,6 @@ def made_id() -> str:
     (True, False)
     """
     return MADE + uuid4().hex[:20]
-
-
-def repeated_id(tool_id: str, number: int) -> str:
-    """The id of a call that came under the id of an earlier call of the same response.
-
-    >>> repeated_id("call_1", 2)
-    'call_1-rxw-2'
-    """
-    return f"{tool_id}{AGAIN}{number}"
-
-
-def shortened(tool_id: str, longest: int) -> str:
-    """The id of another provider's call in the length that a service allows, the same each time.
-
-    >>> shortened("call_1", 40), len(shortened("x" * 100, 40))
-    ('call_1', 40)
-    """
-    return tool_id if len(tool_id) <= longest else hashed(tool_id)[:longest]
 
 
 @lru_cache(maxsize=1024)  # the same few for each request

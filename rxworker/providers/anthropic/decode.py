@@ -69,10 +69,6 @@ class OpenBlock(Struct):
             self.pieces = {}
         self.pieces.setdefault(field, []).append(piece)
 
-    def keep_all(self, fields: JsonObject) -> None:
-        """Add these fields to the echo unchanged."""
-        self.kept = {**(self.kept or {}), **fields}
-
     def echo(self) -> JsonObject | None:
         """The echo that the deltas have added; ``None`` if there is none."""
         if self.pieces is None:
@@ -176,7 +172,7 @@ def _add_server_input(block: OpenBlock, delta: wire.WireInputDelta) -> Events:
 
 def _keep_members(block: OpenBlock, delta: wire.WireCompactionDelta | wire.WireSignatureDelta) -> Events:
     given: JsonObject = msgspec.to_builtins(delta)
-    block.keep_all({k: v for k, v in given.items() if k != "type" and v is not None})
+    block.kept = (block.kept or {}) | {k: v for k, v in given.items() if k != "type" and v is not None}
     return ()
 
 
@@ -428,8 +424,9 @@ class AnthropicDecoder(LenientDecoder):
             return [events.Opaque(frame.event, raw)]
         if raw.get("type") == "message" and isinstance(raw.get("content"), list):
             return [event for one in whole_frames(raw) for event in self.feed(one)]
+        named = raw if raw.get("type") else {**raw, "type": frame.event}
         try:
-            event = wire.convert_loosely(raw, frame.event)
+            event = msgspec.convert(named, wire.WireEvent, strict=False)
         except msgspec.ValidationError:
             return [events.Opaque(word(raw.get("type")) or frame.event, raw)]
         return self._take(event, frame.data)

@@ -184,15 +184,3 @@ WireEvent: TypeAlias = (
 )
 
 decode_event = msgspec.json.Decoder(WireEvent).decode
-
-
-def convert_loosely(raw: JsonObject, name: str) -> WireEvent:
-    """A message that has been read as plain JSON already.
-
-    Numbers may be text, and its frame's name is its type if it has none.
-
-    Raises:
-        msgspec.ValidationError: It is not a message of this protocol.
-    """
-    named = raw if raw.get("type") else {**raw, "type": name}
-    return msgspec.convert(named, WireEvent, strict=False)

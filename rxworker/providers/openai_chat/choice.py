@@ -7,20 +7,14 @@ ends, since their pieces may alternate. OpenRouter's reasoning details are colle
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeGuard
 
 from rxworker.events import BlockType, CitationDelta, InputJsonDelta, Opaque, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import objects_in, word
+from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.openai_chat.tools import Emit, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall, read_stop
-
-
-def text_of_details(details: Iterable[JsonObject]) -> str:
-    """The thinking in them."""
-    return "".join(word(detail.get("text") or detail.get("summary")) for detail in details)
 
 
 def merge_details(details: Iterable[JsonObject]) -> list[Json]:
@@ -58,11 +52,6 @@ def _join(group: list[JsonObject]) -> JsonObject:
         if field in joined:
             joined[field] = "".join(word(detail.get(field)) for detail in group)
     return joined
-
-
-def _is_image(image: Json) -> TypeGuard[JsonObject]:
-    address = image.get("image_url") if isinstance(image, dict) else None
-    return isinstance(address, dict) and bool(address.get("url"))
 
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
@@ -201,7 +190,7 @@ class Choice:
                 self._emit(Opaque(field, getattr(delta, field)))
         images: Json = delta.images
         for image in images if isinstance(images, list) else [images] if images else ():
-            if _is_image(image):
+            if isinstance(image, dict) and as_object(image.get("image_url")).get("url"):
                 self._close_prose()
                 start = self._blocks.start(BlockType.IMAGE, echo=image, choice=self.index)
                 self._emit(start)
@@ -213,7 +202,7 @@ class Choice:
         details = delta.reasoning_details
         text = delta.reasoning_content or delta.reasoning
         if not text and details:
-            text = text_of_details(details)
+            text = "".join(word(detail.get("text") or detail.get("summary")) for detail in details)
         if delta.reasoning_content is not None and not text and self._open_text is None:
             self._owes_reasoning = True
         if not text and not details:

@@ -126,7 +126,9 @@ class OpenAIChatDecoder(LenientDecoder):
             self._start(chunk, data)
         if self._failure is None and failure is None:
             for piece in choices:
-                choice = self._choices.get(piece.index) or self._new_choice(piece.index)
+                choice = self._choices.get(piece.index)
+                if choice is None:
+                    choice = self._choices[piece.index] = Choice(piece.index, self.blocks, self._emit)
                 choice.take(piece)
             if not (choices or usage or _has_usage(chunk)):
                 self._keep(Opaque("chunk", read_json(data)))
@@ -162,10 +164,6 @@ class OpenAIChatDecoder(LenientDecoder):
 
     def _keep(self, event: ResponseEvent) -> None:
         (self._events if self._started else self._early).append(event)
-
-    def _new_choice(self, index: int) -> Choice:
-        choice = self._choices[index] = Choice(index, self.blocks, self._emit)
-        return choice
 
     # how it ends
 

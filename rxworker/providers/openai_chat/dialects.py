@@ -19,7 +19,7 @@ from rxworker.providers import takes
 from rxworker.providers.endpoint import AZURE, row_of
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
 from rxworker.providers.openai_chat.wire import SEALS
-from rxworker.providers.takes import hashed, shortened
+from rxworker.providers.takes import hashed
 
 REFUSAL = "refusal"
 IMAGES = "images"
@@ -82,9 +82,8 @@ class Dialect(Struct, frozen=True):
         >>> MISTRAL.named("a1B2c3D4e", own=True), len(MISTRAL.named("call_1", own=True))
         ('a1B2c3D4e', 9)
         """
-        if self.ids is None:
-            return call_id if own else shortened(call_id, self.id_length)
-        return call_id if self.ids.fullmatch(call_id) else hashed(call_id)[: self.id_length]
+        fits = self.ids.fullmatch(call_id) if self.ids else own or len(call_id) <= self.id_length
+        return call_id if fits else hashed(call_id)[: self.id_length]
 
 
 COMPATIBLE = Dialect()

@@ -398,7 +398,8 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     """
     encoded: JsonObject
     if tool.format is not None:
-        encoded = {"type": "custom", "name": tool.name, "format": _format(tool.format)}
+        form: JsonObject = {"type": "text"} if isinstance(tool.format, str) else msgspec.to_builtins(tool.format)
+        encoded = {"type": "custom", "name": tool.name, "format": form}
     else:
         encoded = {
             "type": "function",
@@ -415,10 +416,6 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
         callers = [DIRECT if one == DIRECT else PROGRAMMATIC for one in tool.allowed_callers]
         encoded["allowed_callers"] = [*dict.fromkeys(callers)]
     return encoded
-
-
-def _format(text: content.TextFormat) -> JsonObject:
-    return {"type": "text"} if isinstance(text, str) else msgspec.to_builtins(text)
 
 
 def _tool_choice(choice: ToolChoice, tools: Sequence[ToolMeta]) -> Json:
