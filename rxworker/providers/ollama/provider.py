@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import IPv6Address
 
 from rxworker.framing import NdjsonDecoder
 from rxworker.providers.base import ResponseDecoder
@@ -15,11 +14,10 @@ from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.service import Service
 
 PATH = "/api/chat"
-PORT = 11434
+PORT = "11434"
 
 # What a server listens on is where a client on the same machine finds it, once it names this machine.
-_ANY = re.compile(r"^(https?://)(0\.0\.0\.0|\[::\])(?=[:/]|$)")
-_HOST_AND_PORT = re.compile(r"^(?P<host>\[[^]]*\]|[^:/]*)(?P<port>:\d+)?(?P<path>/.*)?$")
+HERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 @lru_cache(maxsize=64)  # used for each request, and always the same
@@ -37,32 +35,18 @@ def chat_address(host: str) -> str:
     >>> chat_address("https://ollama.com/api")
     'https://ollama.com/api/chat'
     """
-    url = host if "://" in host else _completed(host)
-    url = _ANY.sub(_here, url)
+    scheme, mark, rest = host.rpartition("://")
+    at, slash, path = rest.partition("/")
+    if not mark and at.count(":") > 1 and not at.startswith("["):
+        at = f"[{at}]"  # IPv6
+    name, colon, port = at.rpartition(":")
+    if not (colon and port.isdecimal()):
+        name, port = at, ""
+    if not mark:
+        scheme, name, port = "http", name or "127.0.0.1", port or PORT
+    url = f"{scheme}://{HERE.get(name, name)}{port and ':'}{port}{slash}{path}"
     # The address of the API as a whole, as it is often written.
     return endpoint(re.sub(r"/api/?$", "", url), PATH, root="")
-
-
-def _completed(host: str) -> str:
-    if _is_ipv6(host):
-        host = f"[{host}]"
-    found = _HOST_AND_PORT.match(host)
-    if found is None:
-        return host  # to be refused with the words that any address is refused with
-    name, port, path = found["host"] or "127.0.0.1", found["port"] or f":{PORT}", found["path"]
-    return f"http://{name}{port}{path or ''}"
-
-
-def _here(found: re.Match[str]) -> str:
-    return found[1] + ("[::1]" if found[2] == "[::]" else "127.0.0.1")
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        IPv6Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 HOST = "OLLAMA_HOST"
