@@ -44,6 +44,7 @@ from rxworker.providers.models import ADAPTIVE, ModelInfo, nearest_effort
 from rxworker.providers.schema import DIRECT
 from rxworker.providers.takes import NO_MEMBERS, VARIANTS, Takes, other_name
 
+DECLARATIONS = "functionDeclarations"
 SCHEMAS = frozenset({"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"})
 
 # OpenAI's words for a choice of tools.
@@ -121,27 +122,26 @@ def merged_tools(ours: list[Json], theirs: Collection[Json]) -> list[Json]:
     """
     made: list[Json] = [*ours]
     for tool in theirs:
-        if isinstance(tool, dict) and isinstance(tool.get("functionDeclarations"), list):
-            made += _declarations(made, tool)
-        elif isinstance(tool, dict) and tool.get("type") == "namespace":
+        place = _place(made, tool)
+        if isinstance(tool, dict) and tool.get("type") == "namespace":
             made.append({**tool, "tools": [_taken(made, member) for member in as_array(tool.get("tools"))]})
+        elif place is None:
+            made.append(tool)
         else:
-            place = _place(made, tool)
-            if place is None:
-                made.append(tool)
-            else:
-                made[place] = _over(made[place], tool)
+            made[place] = _over(made[place], tool)
     return made
 
 
 def name_of(tool: Json) -> str | None:
-    """The name of a tool, wherever its protocol puts it.
+    """The name of a tool, wherever its protocol puts it; Gemini has one tool of all functions.
 
     >>> name_of({"type": "function", "function": {"name": "look"}}), name_of({"type": "web_search"})
     ('look', None)
     """
     if not isinstance(tool, dict):
         return None
+    if DECLARATIONS in tool:
+        return DECLARATIONS
     function = tool.get("function")
     name = (function if isinstance(function, dict) else tool).get("name")
     return name if isinstance(name, str) else None
@@ -151,6 +151,8 @@ def _put(body: dict[str, Any], key: str, theirs: Json) -> None:
     ours: Json = body.get(key)
     if theirs is None and ours is not None:
         del body[key]
+    elif key == DECLARATIONS and isinstance(ours, list) and isinstance(theirs, list | tuple):
+        body[key] = merged_tools(ours, theirs)
     elif key not in SCHEMAS and isinstance(ours, dict) and isinstance(theirs, dict):
         body[key] = merged(ours, theirs)
     else:
@@ -172,23 +174,6 @@ def _taken(tools: list[Json], tool: Json) -> Json:
     """The tool merged with that of its name, which is taken out of the others."""
     place = _place(tools, tool)
     return tool if place is None else _over(tools.pop(place), tool)
-
-
-def _declarations(tools: list[Json], tool: JsonObject) -> list[Json]:
-    """Gemini's lists of functions: those of our names are merged into our lists, which change; the rest of the tool."""
-    theirs: Sequence[Json] = as_array(tool["functionDeclarations"])
-    for at, one in enumerate(tools):
-        if isinstance(one, dict) and isinstance(one.get("functionDeclarations"), list):
-            functions = [*as_array(one["functionDeclarations"])]
-            for function in theirs:
-                if (place := _place(functions, function)) is not None:
-                    functions[place] = _over(functions[place], function)
-            tools[at] = {**one, "functionDeclarations": functions}
-            theirs = [function for function in theirs if _place(functions, function) is None]
-    rest: JsonObject = {**tool, "functionDeclarations": [*theirs]}
-    if not theirs:
-        del rest["functionDeclarations"]
-    return [rest] if rest else []
 
 
 OFF = ("off", "none", "disabled")
@@ -304,7 +289,7 @@ def refused(model: str, what: str) -> ConfigurationError:
 
 
 # Where the tools of an application have their names.
-_HOLDERS = ("functionDeclarations", "function", "tools")
+_HOLDERS = (DECLARATIONS, "function", "tools")
 
 
 class FittedTools(Struct, frozen=True):

@@ -275,12 +275,10 @@ def test_gemini_is_sent_a_name_once() -> None:
             {"googleSearch": {}},
         ]
     }
-    ours, more, search = tools_of("gemini", PLAIN, extra=extra)
-    assert [f["name"] for f in ours["functionDeclarations"]] == ["run"]
-    assert ours["functionDeclarations"][0]["behavior"] == "BLOCKING"
-    assert ours["functionDeclarations"][0]["description"] == "Runs."
-    assert more == {"functionDeclarations": [{"name": "b"}]}
-    assert search == {"googleSearch": {}}
+    functions, search = tools_of("gemini", PLAIN, extra=extra)
+    ours, more = functions["functionDeclarations"]
+    assert (ours["name"], ours["behavior"], ours["description"]) == ("run", "BLOCKING", "Runs.")
+    assert (more, search) == ({"name": "b"}, {"googleSearch": {}})
 
 
 def test_a_tool_moves_into_a_namespace() -> None:

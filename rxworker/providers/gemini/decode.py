@@ -312,9 +312,9 @@ class GeminiDecoder(LenientDecoder):
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if frame.event == STRAY:
-            return list(self._take_bare(frame.data))
         if self._is_careful:
+            if self._bare and frame.event == STRAY:
+                return self._keep_bare(frame.data)
             if self._broken or self._bare:
                 return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
@@ -330,7 +330,7 @@ class GeminiDecoder(LenientDecoder):
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
         datas = datas_of(frames)
         chunks = self._all_of(datas, wire.decode_chunk)
-        if chunks is None or has_event(frames, STRAY) or has_event(frames, "error"):
+        if chunks is None or has_event(frames, "error"):
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[events.ResponseEvent] = []
         for chunk, data in zip(chunks, datas, strict=True):
@@ -440,24 +440,18 @@ class GeminiDecoder(LenientDecoder):
     # not a frame of the protocol
 
     def _take_garbage(self, frame: SseFrame) -> Events:
-        # Some proxies end every protocol like this.
-        return () if frame.data == DONE else super()._take_garbage(frame)
+        data = frame.data
+        if data == DONE:  # some proxies end every protocol like this
+            return ()
+        begins = frame.event == STRAY and data.lstrip().startswith((b"{", b"[")) and read_repaired(data) is None
+        return self._keep_bare(data) if begins and not garbage_failure(frame) else super()._take_garbage(frame)
 
-    def _take_bare(self, data: bytes) -> Iterator[events.ResponseEvent]:
-        frame = SseFrame(data, STRAY)
-        failure = garbage_failure(frame)
-        if failure:
-            yield from self._fail(failure)
-        elif not self._bare and (raw := read_repaired(data)) is not None:
-            yield from self._take_raw(raw, frame)
-        elif self._bare or data.lstrip().startswith((b"{", b"[")):
-            self._is_careful = True
-            self._bare.append(data)  # it may hold empty lines, so it is put together at the end
-            self._bare_size += len(data)
-            if self._bare_size > MAX_FRAME:
-                yield from self._fail(TOO_LARGE)
-        else:
-            yield from super()._take_garbage(frame)
+    def _keep_bare(self, data: bytes) -> Events:
+        """Keep JSON without ``data:`` that is not whole yet; it may hold empty lines, so it is read at the end."""
+        self._is_careful = True
+        self._bare.append(data)
+        self._bare_size += len(data)
+        return self._fail(TOO_LARGE) if self._bare_size > MAX_FRAME else ()
 
     def _take_rest(self) -> Iterator[events.ResponseEvent]:
         if self._bare:
