@@ -71,11 +71,11 @@ class Calls:
         if like:
             self._suspects[index] = [*like]
         like.append(index)
-        return self._numbered(call)
-
-    def _numbered(self, call: ToolUseMetadata) -> ToolUseMetadata:
-        number = self._ids[call.id] = self._ids.get(call.id, 0) + 1
-        return call if number == 1 else self._numbered(replace(call, id=f"{call.id}{AGAIN}{number}"))
+        while (number := self._ids.get(call.id, 0) + 1) > 1:
+            self._ids[call.id] = number
+            call = replace(call, id=f"{call.id}{AGAIN}{number}")
+        self._ids[call.id] = number
+        return call
 
     def begin_again(self) -> None:
         """The response begins anew: no call of before is sent again."""

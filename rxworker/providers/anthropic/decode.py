@@ -73,10 +73,9 @@ class OpenBlock(Struct):
         """The echo that the deltas have added; ``None`` if there is none."""
         if self.pieces is None:
             return self.kept or None
-        joined: JsonObject = {field: "".join(pieces) for field, pieces in self.pieces.items()}
-        if "input" in joined:
-            joined["input"] = parsed(joined["input"])
-        return {**(self.kept or {}), **joined}
+        joined = {field: "".join(pieces) for field, pieces in self.pieces.items()}
+        given: JsonObject = {"input": parsed(joined["input"])} if "input" in joined else {}
+        return {**(self.kept or {}), **joined, **given}
 
 
 def read_block(block: JsonObject) -> Opening:
@@ -107,21 +106,16 @@ def read_block(block: JsonObject) -> Opening:
     return events.BlockType.OPAQUE, OpaqueMetadata(kind), block
 
 
-def parsed(value: Json) -> Json:
+def parsed(text: str) -> Json:
     """The arguments of a server's tool; nothing at all stands for no arguments."""
-    if not isinstance(value, str):
-        return value
-    decoded = read_repaired(value.encode() or b"{}")
+    decoded = read_repaired(text.encode() or b"{}")
     if decoded is None:
-        return {} if value.strip() == "null" else value
+        return {} if text.strip() == "null" else text
     return decoded
 
 
 def _tool(block: JsonObject) -> events.ToolUseMetadata:
-    call_id, name = block.get("id"), block.get("name")
-    if type(call_id) is str and type(name) is str:
-        return events.ToolUseMetadata(call_id, name)
-    return events.ToolUseMetadata(word(call_id), word(name))
+    return events.ToolUseMetadata(word(block.get("id")), word(block.get("name")))
 
 
 # Which blocks a delta may open, when no start has come for it.

@@ -120,25 +120,15 @@ def split_objects(line: bytes) -> list[bytes]:
     [b'{"a": 1}', b'{"b": 2}', b'{"c']
     """
     text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff").strip()  # without a byte order mark
-    parts: list[str] = []
-    at = 0
-    while at < len(text):
-        end = _end_of_object(text, at)
+    parts, at = list[str](), 0
+    while text[at : at + 1] == "{":
+        try:
+            end = _SCAN(text, at)[1]
+        except (ValueError, RecursionError):
+            break
         parts.append(text[at:end])
-        at = end
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return [part.encode() for part in parts]
-
-
-def _end_of_object(text: str, at: int) -> int:
-    """Where the object that begins here ends; the end of the line where none does."""
-    if text[at] != "{":
-        return len(text)
-    try:
-        return _SCAN(text, at)[1]
-    except (ValueError, RecursionError):
-        return len(text)
+        at = next((place for place in range(end, len(text)) if not text[place].isspace()), len(text))
+    return [part.encode() for part in (*parts, text[at:]) if part]
 
 
 LINE = "line"

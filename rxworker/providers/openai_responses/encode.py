@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
-from rxworker.messages.lenient_json import as_array, as_object, json_text
+from rxworker.messages.lenient_json import as_array, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     FAILED,
@@ -166,8 +166,9 @@ def _answer(call: content.ToolCall, own: bool) -> JsonObject:
         return {"type": OUTPUT, "call_id": safe_name(call.id)}
     echo = call.echo or {}
     answer: JsonObject = {"type": CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT, "call_id": call.id}
-    caller = as_object(as_object(echo.get(ITEM)).get("caller"))
-    if caller.get("type") == "program":
+    item = echo.get(ITEM)
+    caller = item.get("caller") if isinstance(item, dict) else None
+    if isinstance(caller, dict) and caller.get("type") == "program":
         answer["caller"] = caller
     return answer
 
