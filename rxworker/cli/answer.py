@@ -7,7 +7,6 @@ does not wait. A page is where the answer is printed: a terminal, with styles, o
 from __future__ import annotations
 
 import signal
-from enum import Enum
 from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -89,21 +88,12 @@ class PlainPage(Page):
         print(text, end=end, flush=True)
 
 
-class Outcome(Enum):
-    """How an answer ended."""
-
-    ANSWERED = "answered"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LEFT = "left"
-
-
 Notification: TypeAlias = events.Record | BaseException | None
 """A record of the run, or its end, with the error if it failed; or a ``KeyboardInterrupt``: Ctrl-C was pressed."""
 
 
-def answer(session: Session, background: Background, line: str, page: Page, *, counted: bool) -> Outcome:
-    """Start a run, and print it until it has ended.
+def answer(session: Session, background: Background, line: str, page: Page, *, counted: bool) -> BaseException | None:
+    """Start a run, and print it until it has ended. Returns its error, which is printed, too.
 
     Args:
         session: The session.
@@ -111,6 +101,9 @@ def answer(session: Session, background: Background, line: str, page: Page, *, c
         line: The input.
         page: The page to print on.
         counted: Whether to print the tokens at the end.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed while the run was being cancelled, and has not ended.
     """
     notifications: SimpleQueue[Notification] = SimpleQueue()
     with on_signals(lambda _: notifications.put(KeyboardInterrupt()), (signal.SIGINT,)):
@@ -118,12 +111,14 @@ def answer(session: Session, background: Background, line: str, page: Page, *, c
             run = background.call(partial(_begin, session, line, notifications))
         except Exception as error:
             page.note(explain(error), failed=True)
-            return Outcome.FAILED
-        outcome = _follow(run, background, notifications, page)
-    usage = describe_usage(run.state.usage)
-    if counted and usage and outcome is not Outcome.LEFT:
+            return error
+        error = _follow(run, background, notifications, page)
+    is_cancelled = isinstance(error, RunCancelledError)
+    if error is not None:
+        page.note("cancelled" if is_cancelled else explain(error), failed=not is_cancelled)
+    if counted and (usage := describe_usage(run.state.usage)):
         page.note(usage)
-    return outcome
+    return error
 
 
 def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]) -> Run:
@@ -133,14 +128,16 @@ def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]
     return run
 
 
-def _follow(run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page) -> Outcome:
+def _follow(
+    run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page
+) -> BaseException | None:
     is_cancelling, printer = False, RunPrinter(page)
     while True:
         match notifications.get():
-            case KeyboardInterrupt():
+            case KeyboardInterrupt() as interrupt:
                 if is_cancelling:
                     page.end_line()
-                    return Outcome.LEFT
+                    raise interrupt
                 is_cancelling = True
                 background.call(run.cancel)
             case events.Record() as record:
@@ -148,19 +145,7 @@ def _follow(run: Run, background: Background, notifications: SimpleQueue[Notific
                     printer.print(record)
             case ended:
                 page.end_line()
-                return _outcome(ended, page)
-
-
-def _outcome(error: BaseException | None, page: Page) -> Outcome:
-    match error:
-        case None:
-            return Outcome.ANSWERED
-        case RunCancelledError():
-            page.note("cancelled")
-            return Outcome.CANCELLED
-        case _:
-            page.note(explain(error), failed=True)
-            return Outcome.FAILED
+                return ended
 
 
 class RunPrinter:

@@ -24,10 +24,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
-from rxworker.cli.answer import Outcome, Page, PlainPage, answer
+from rxworker.cli.answer import Page, PlainPage, answer
 from rxworker.cli.process import FAILED, INTERRUPTED, MISUSED, Background, CommandError, explain, misuse, write_error
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.desk.conversation import OpenConversation
+from rxworker.errors import RunCancelledError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
@@ -254,13 +255,12 @@ def _talk(session: Session, background: Background, page: Page, *, is_person: bo
         if not line.strip():
             continue
         is_warned = False
-        outcome = answer(session, background, line, page, counted=is_person)
-        if outcome is Outcome.LEFT:
+        try:
+            error = answer(session, background, line, page, counted=is_person)
+        except KeyboardInterrupt:
             return INTERRUPTED
-        if not is_person and outcome is Outcome.CANCELLED:
-            return INTERRUPTED
-        if not is_person and outcome is Outcome.FAILED:
-            return FAILED
+        if error is not None and not is_person:
+            return INTERRUPTED if isinstance(error, RunCancelledError) else FAILED
 
 
 async def _go_on(session: Session, log: EventLog) -> str:
