@@ -102,9 +102,8 @@ class ClaudeCode(SessionMapper[ClaudeSession]):
         if results := _blocks(line, "tool_result"):
             session.main.take_results(results)
             calls = [text(each, "tool_use_id") for each in results]
-            is_launched = member(line, "toolUseResult.status") == "async_launched"
-            session.wait(calls) if member(line, "toolUseResult.agentId") else None
-            session.report([] if is_launched else calls)
+            is_over = member(line, "toolUseResult.status") != "async_launched"
+            session.hand_back(calls, is_over=is_over, is_awaited=bool(member(line, "toolUseResult.agentId")))
         elif given.startswith(INTERRUPTED):
             session.abort("it was interrupted by the user", "cancel") if run.status == "running" else None
         elif line.get("isCompactSummary") is True:
@@ -113,7 +112,7 @@ class ClaudeCode(SessionMapper[ClaudeSession]):
             session.earlier.add(message)
         elif line.get("isMeta") is not True and not given.startswith(COMMANDS):
             session.proceed(line, message)
-            session.report(NOTIFIED.findall(given))
+            session.hand_back(NOTIFIED.findall(given))
         elif run.status == "running":
             run.add(message)
         else:

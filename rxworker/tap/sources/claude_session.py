@@ -84,11 +84,6 @@ class Calls(Struct):
     held: dict[str, list[tuple[ClaudeSession, JsonObject]]] = {}
     reported: list[Call] = []
 
-    def find(self, names: Iterable[str]) -> list[Call]:
-        """Those of some ids whose sub-agents are not over."""
-        found = [self.made[name] for name in names if name in self.made]
-        return [call for call in found if not call.is_over]
-
     def of(self, prompt: str) -> str:
         """The first call with a prompt that has no sub-agent; empty for none."""
         found = [name for name, call in self.made.items() if call.agent is None and call.prompt == prompt]
@@ -129,17 +124,20 @@ class ClaudeSession(Session):
             self.whole.going[self.call] = call
         self.main, self.notes, self.roots = Thread(self.run), [], {}
 
-    def wait(self, names: Iterable[str]) -> None:
-        """The run does not end before the sub-agents of some of its calls."""
-        for call in self.calls.find(names):
-            if call.run is self.run:
-                self.whole.going[call.id] = call
+    def hand_back(self, names: Iterable[str], *, is_over: bool = True, is_awaited: bool = False) -> None:
+        """Some calls have their results.
 
-    def report(self, names: Iterable[str]) -> None:
-        """The sub-agents of some calls are over."""
-        for call in self.calls.find(names):
-            call.reported = self.whole
-            self.calls.reported.append(call)
+        Args:
+            names: Their ids.
+            is_over: Whether their sub-agents are over, of which more may still be read.
+            is_awaited: Whether the run does not end before they are.
+        """
+        for call in [self.calls.made[name] for name in names if name in self.calls.made]:
+            if is_awaited and call.run is self.run and not call.is_over:
+                self.whole.going[call.id] = call
+            if is_over and not call.is_over:
+                call.reported = self.whole
+                self.calls.reported.append(call)
 
     def end(self) -> None:
         """End the run. One with sub-agents that go on ends when they have, or at the latest with the next one."""

@@ -38,8 +38,12 @@ class _File:
         self._end = b"\n" if path.name.endswith(ABOUT) else b""
         self._given: set[int] = set()
 
-    def lines(self) -> Iterator[str]:
-        """The lines that are new. One without its end waits until that is written."""
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """The lines that are new, with the time of each, or of the one before, and the path.
+
+        One without its end waits until that is written.
+        """
+        time = ""
         try:
             file = self._path.open("rb")
         except OSError:  # it was deleted
@@ -56,15 +60,9 @@ class _File:
                     key = hash(line)
                     if line.strip() and key not in self._given:
                         self._given.add(key)
-                        yield line.decode(errors="replace")
-
-    def timed(self) -> Iterator[tuple[str, str, str]]:
-        """The lines that are new, with the time of each, or of the one before, and the path."""
-        time = ""
-        for line in self.lines():
-            found = TIME.search(line)
-            time = found[1] if found else time
-            yield time, str(self._path), line
+                        text = line.decode(errors="replace")
+                        time = found[1] if (found := TIME.search(text)) else time
+                        yield time, str(self._path), text
 
 
 async def session_files(
@@ -105,7 +103,7 @@ async def session_files(
             sessions = _by_session(sorted(_found(root)), since)
             while True:
                 for paths in sessions:
-                    new = [files.setdefault(str(path), _File(path)).timed() for path in paths]
+                    new = [files.setdefault(str(path), _File(path)).lines() for path in paths]
                     for _, path, line in merge(*new, key=times):
                         yield path, line
                 found = await changed
