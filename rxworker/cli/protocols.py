@@ -11,17 +11,12 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from rxworker.adapters.acp import serve_acp
 from rxworker.cli.process import MISUSED, CommandError, misuse, run_until_stopped, write_error, write_line
-from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_object, name_of, settings_of
+from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_named, settings_of
 from rxworker.log import open_log
-from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from rxworker.adapters.mcp import McpWorker
 
 NAME = "worker"
 """The name of the tool of a provider's model, unless another is given."""
@@ -54,7 +49,7 @@ def mcp(
 
     host, port = (http and http[0]) or "127.0.0.1", http[1] if http else 0
     settings = settings_of(f"--http {host}:{port}", host, token_env, allowed_hosts)
-    served = [_import_worker(given) for given in makers]
+    served = [import_named(given, McpWorker) for given in makers]
     if make := options.maker():
         served.append((name, McpWorker(make, description)))
     if demo:
@@ -77,16 +72,6 @@ def mcp(
                 await asyncio.Event().wait()
 
     return run_until_stopped(main)
-
-
-def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
-    """The name and the worker of an argument."""
-    from rxworker.adapters.mcp import McpWorker
-
-    name, _, path = given.rpartition("=")
-    found = import_object(one_line(given, 80), path, "my_workers:make_clerk")
-    made = found if isinstance(found, McpWorker) else import_maker(path)
-    return name or name_of(path), made
 
 
 def acp(options: WorkerOptions, *, maker: str | None = None, demo: bool = False, log: str | None = None) -> int:

@@ -164,16 +164,19 @@ def read_variable(option: str, name: str | None) -> str | None:
 SHAPE = "write it as module:function, for example"
 
 
-def import_maker(name: str) -> Callable[..., Any]:
+def import_maker(name: str, *made: type) -> Any:
     """Import the function of that name, which makes workers. Modules in the current directory are found.
 
     Args:
         name: A module and a function of it, as in ``package.module:function``.
+        made: Classes, an object of which may be named in place of a function.
 
     Raises:
         CommandError: It does not exist, or it is not a function.
     """
     found = import_object(one_line(name, 80), name, "my_workers:make_worker")
+    if isinstance(found, made):
+        return found
     if isinstance(found, Worker):
         raise CommandError(f"{name}: that is a Worker: give a function that returns one", MISUSED)
     if not callable(found):
@@ -193,23 +196,22 @@ def parameters_of(function: Callable[..., object]) -> list[inspect.Parameter]:
         return []
 
 
-def import_named(given: str) -> tuple[str, Callable[..., Any]]:
+def import_named(given: str, *made: type) -> tuple[str, Any]:
     """The name and the function of ``name=module:function``; without a name, that of the function without ``make_``.
+
+    Args:
+        given: The argument.
+        made: As for `import_maker`.
 
     Raises:
         CommandError: As for `import_maker`.
+
+    >>> import_named("fleet=os.path:join")[0], import_named("os:path.isdir")[0]
+    ('fleet', 'isdir')
     """
     name, _, path = given.rpartition("=")
-    return name or name_of(path), import_maker(path)
-
-
-def name_of(path: str) -> str:
-    """The name of a worker that the function of ``module:function`` makes.
-
-    >>> name_of("my_workers:make_clerk")
-    'clerk'
-    """
-    return path.rpartition(":")[2].rpartition(".")[2].removeprefix("make_")
+    own = path.rpartition(":")[2].rpartition(".")[2].removeprefix("make_")
+    return name or own, import_maker(path, *made)
 
 
 def import_tools(names: Iterable[str]) -> Toolbox:

@@ -8,9 +8,9 @@ from rxworker.messages.message import read_input
 from rxworker.tap.builder import RunBuilder
 from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import (
-    called,
     content_of,
     count,
+    items,
     json_of,
     member,
     members,
@@ -156,7 +156,12 @@ class PydanticAI(RunMapper):
 
 def _messages(source: object) -> list[object]:
     """The messages of a run, of its result or of the context of a handler."""
-    return called(source, "new_messages") or members(source, "messages")
+    method = member(source, "new_messages")
+    try:
+        new = items(method() if callable(method) else None)
+    except Exception:  # the run has none yet
+        new = []
+    return new or members(source, "messages")
 
 
 def _prompt(message: object) -> tuple[str | None, str | None]:

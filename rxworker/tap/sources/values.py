@@ -133,19 +133,6 @@ def text_of(value: object, between: str = "") -> str:
     return text(value) or between.join([text(each, "text") for each in items(value)])
 
 
-def called(value: object, name: str) -> list[object]:
-    """The items that a method without arguments returns; none where it is missing or raises.
-
-    >>> called(StopReason, "mro")[0] is StopReason, called(StopReason, "clear")
-    (True, [])
-    """
-    method = getattr(value, name, None)
-    try:
-        return items(method() if callable(method) else None)
-    except Exception:
-        return []
-
-
 def count(value: object, path: str = "") -> int | None:
     """A number of tokens, or that of a member; ``None``: not known."""
     found = member(value, path) if path else value
