@@ -1,4 +1,4 @@
-"""``rxworker demo``: one run in several views at once, from a local server over HTTP.
+"""``rxworker demo``: one run in several views at once, with a scripted model.
 
 The three views are side by side, or one below the other in a narrow terminal. Each has its own subscription, view of
 the run and pace.
@@ -22,20 +22,17 @@ from rich.table import Table
 from rich.text import Text
 
 from rxworker.cli.answer import STYLES, Page, RunPrinter
-from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
+from rxworker.cli.demo_script import QUESTION, demo_worker
 from rxworker.cli.process import run_until_stopped, write_line
 from rxworker.events import Record
 from rxworker.messages.usage import Usage
-from rxworker.providers import Anthropic
 from rxworker.run.run import Run
-from rxworker.testing import ReplayServer
 from rxworker.ui.clean import clean
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.trace import draw_trace, item_row
 from rxworker.views import RunView
-from rxworker.worker.worker import Worker
 
 KEPT = 200
 """How many items a view keeps: more than any screen shows."""
@@ -143,10 +140,7 @@ def demo(*, fast: bool = False, **_: object) -> int:
 
 
 async def _demo(fast: bool) -> None:
-    async with ReplayServer(answers(fast=fast)) as server:
-        provider = Anthropic(MODEL, api_key="none", base_url=server.base_url)
-        worker = Worker(provider, tools=[make_forecast(fast=fast)], system=SYSTEM)
-        views = await _watch(worker.run(QUESTION), fast)
+    views = await _watch(demo_worker(fast=fast).run(QUESTION), fast)
     write_line(summary_line(views.usage, len(Views.__struct_fields__)))
     write_line(NEXT.rstrip())
 

@@ -14,7 +14,7 @@ from rxworker.hooks.decorate import on_message_send
 from rxworker.messages import Prices, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, ServedResponse, call, say, think
+from rxworker.testing import Reply, ScriptedModel, call, say, think
 from rxworker.tools import FunctionTool, ToolContext
 from rxworker.tools.function import tool
 from rxworker.worker.worker import Worker
@@ -69,16 +69,6 @@ def announce_script(context: MessageSendContext) -> None:
     """Emit a message for the watchers: the answers come from a script."""
     if context.turn == 1:
         context.send_message(SCRIPTED)
-
-
-def answers(*, fast: bool) -> list[ServedResponse]:
-    """The answers of the server, one for each request.
-
-    >>> len(answers(fast=True))
-    2
-    """
-    pace = 0.0 if fast else PACE
-    return [ServedResponse.from_reply(reply, pace=pace) for reply in (first_answer(), second_answer())]
 
 
 def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
