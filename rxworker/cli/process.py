@@ -339,10 +339,10 @@ class Background:
 
     def __init__(self) -> None:
         self._ready = threading.Event()
-        # A daemon: a tool that ignores its cancellation must not keep the process alive.
-        self._thread = threading.Thread(target=self._run, name="rxworker-loop", daemon=True)
 
     def __enter__(self) -> Self:
+        # A daemon: a tool that ignores its cancellation must not keep the process alive.
+        self._thread = threading.Thread(target=run_async, args=(self._wait(),), name="rxworker-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
         return self
@@ -358,9 +358,6 @@ class Background:
             return function()
 
         return asyncio.run_coroutine_threadsafe(work(), self.loop).result()
-
-    def _run(self) -> None:
-        run_async(self._wait())
 
     async def _wait(self) -> None:
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
