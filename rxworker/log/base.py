@@ -39,7 +39,7 @@ from rxworker.log.format import Entry, entries_of, record_of, round_time
 from rxworker.log.kept import forget
 from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import emitted, replay
-from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
+from rxworker.log.search import KINDS, Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import ALL_RUNS, PAGE, Append, Codec, Encoding, Followers, Store, StoredRow, Waker
 from rxworker.log.values import (
     CARRIED,
@@ -585,7 +585,7 @@ class EventLog(Store):
                 if (tool and info.row.tool_calls) or (words and self.searches_texts):
                     # One that cannot be decoded, or was deleted meanwhile, has no texts.
                     with suppress(LogError):
-                        read = texts_of([(entry.kind, entry.body) async for entry in self.read(info.run_id)])
+                        read = texts_of([entry async for entry in self.read(info.run_id) if entry.kind in KINDS])
                         texts, tools = (read.text.lstrip() if self.searches_texts else ""), read.tools
                 if matches(words, f"{title}\n{texts}") and (not tool or tool in tools):
                     yield Found(info, excerpt(words, title, texts))

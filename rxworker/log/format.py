@@ -127,7 +127,9 @@ class Private(Struct, frozen=True, omit_defaults=True):
     base: Base | None = None
 
 
-class _Body(Struct, frozen=True, omit_defaults=True):
+class Body(Struct, frozen=True, omit_defaults=True):
+    """The body of an entry. That of a span has the whole text, the lengths of the single ones, and their times."""
+
     turn: int
     attempt: int
     event: Event
@@ -156,7 +158,7 @@ class _Line(Struct, frozen=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Body).decode
+_decode = msgspec.json.Decoder(Body).decode
 _decode_unknown = msgspec.json.Decoder(_UnknownBody).decode
 _decode_line = msgspec.json.Decoder(_Line).decode
 
@@ -233,13 +235,13 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     elif record.covers > 1:
         raise LogError(f"record {record.seq} is merged: store the single records of a run")
     kind = _tag(event.__class__)
-    body = _Body(record.turn, record.attempt, event, record.path, lengths, times, private)
+    body = Body(record.turn, record.attempt, event, record.path, lengths, times, private)
     try:
         data = _bytes_of(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if _KINDS[kind].changes_state:
             raise LogError(f"record {record.seq}, {kind}, cannot be stored: {error}") from error
-        data = _encode(_Body(record.turn, record.attempt, Opaque(kind, NO_JSON), record.path))
+        data = _encode(Body(record.turn, record.attempt, Opaque(kind, NO_JSON), record.path))
     entry = Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind].changes_state)
     return entry if private is None or private.base is None else _based(entry)
 
@@ -254,7 +256,7 @@ def record_of(entry: Entry, run_id: str) -> Record:
     Raises:
         LogError: The entry is damaged, or of a newer version that cannot be read.
     """
-    body = _body_of(entry, run_id)
+    body = body_of(entry, run_id)
     event: Any = body.event
     covers, time = entry.last - entry.first + 1, entry.time
     if body.lengths is not None:
@@ -303,7 +305,7 @@ def private_of(entry: Entry, run_id: str) -> Private | None:
     Raises:
         LogError: The entry is damaged.
     """
-    return _body_of(entry, run_id).private if b'"private":' in entry.body else None
+    return body_of(entry, run_id).private if b'"private":' in entry.body else None
 
 
 def base_of(entry: Entry, run_id: str) -> Base | None:
@@ -342,7 +344,7 @@ def without_results(entry: Entry) -> Entry:
     return replace(entry, body=data, version=max(entry.version, VERSION))  # the form as read
 
 
-def _bytes_of(body: _Body) -> bytes:
+def _bytes_of(body: Body) -> bytes:
     try:
         return _encode(body)
     except UnicodeEncodeError:
@@ -350,14 +352,19 @@ def _bytes_of(body: _Body) -> bytes:
         return json.dumps(msgspec.to_builtins(body), separators=(",", ":")).encode()
 
 
-def _body_of(entry: Entry, run_id: str) -> _Body:
+def body_of(entry: Entry, run_id: str) -> Body:
+    """The body of an entry.
+
+    Raises:
+        LogError: It is damaged.
+    """
     try:
         return _read_body(entry)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _damaged(entry, run_id, error) from error
 
 
-def _read_body(entry: Entry) -> _Body:
+def _read_body(entry: Entry) -> Body:
     if entry.version == BASED and MARKED in entry.body:
         entry = replace(entry, body=entry.body.replace(MARKED, PLAIN, 1), version=VERSION)
     if entry.version > VERSION:
@@ -366,14 +373,14 @@ def _read_body(entry: Entry) -> _Body:
         if entry.version == 1 and entry.kind in ("run_pause", "run_resume"):
             body = msgspec.convert(_loads(entry.body), dict[str, object])
             event = msgspec.convert(body.get("event"), dict[str, object])
-            return msgspec.convert({**body, "event": upgrade_pause(event)}, _Body)
+            return msgspec.convert({**body, "event": upgrade_pause(event)}, Body)
         return _decode(entry.body)
     except msgspec.ValidationError:
         if is_known(entry.kind):
             raise
         return _unknown(entry)
     except msgspec.DecodeError:
-        return msgspec.convert(_loads(entry.body), _Body)
+        return msgspec.convert(_loads(entry.body), Body)
 
 
 class _Pause1(Struct, frozen=True):
@@ -459,14 +466,14 @@ def upgrade_pause(members: Mapping[str, object]) -> dict[str, Any]:
     return {**rest, "pause": msgspec.convert(members, _Pause1).pause()}
 
 
-def _unknown(entry: Entry) -> _Body:
+def _unknown(entry: Entry) -> Body:
     """The body of an entry that a newer rxworker wrote: what is readable of it."""
     try:
         return _decode(entry.body)
     except msgspec.ValidationError:
         body = _decode_unknown(entry.body)
         raw = msgspec.json.decode(body.event)
-        return _Body(body.turn, body.attempt, Opaque(entry.kind, raw), body.path)
+        return Body(body.turn, body.attempt, Opaque(entry.kind, raw), body.path)
 
 
 def _damaged(entry: Entry, run_id: str, why: object) -> LogError:

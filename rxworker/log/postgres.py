@@ -361,8 +361,8 @@ class PostgresLog(EventLog):
         if self.searches_texts:
             try:
                 for key, revision, row in await self._query(sql.UNSEARCHED):
-                    bodies = await self._query(sql.TEXTS, (key, [*KINDS]))
-                    texts = await asyncio.to_thread(indexed_texts, row, bodies)
+                    entries = [Entry(*each) for each in await self._query(sql.TEXTS, (key, [*KINDS]))]
+                    texts = await asyncio.to_thread(indexed_texts, row, entries)
                     values = (revision, texts.text, texts.text.lower(), lines_of(texts.tools), key)
                     await self._query(sql.INDEX, values)
             except LogError as error:  # without the right to make a table, titles are searched

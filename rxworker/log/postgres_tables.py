@@ -166,7 +166,10 @@ UNSEARCHED: LiteralString = (
     f"SELECT id, revisions.revision, data FROM {_RUNS} LEFT JOIN searched ON searched.run = id "
     "WHERE last > 0 AND status <> 'deleted' AND searched.revision IS DISTINCT FROM revisions.revision ORDER BY id"
 )
-TEXTS: LiteralString = "SELECT kind, body FROM entries WHERE run = %b AND kind = ANY(%b) ORDER BY last"
+TEXTS: LiteralString = (
+    "SELECT first, last, epoch, kind, time, body, changes, version FROM entries WHERE run = %b AND kind = ANY(%b) "
+    "ORDER BY last"
+)
 # The lock waits for a deletion that is under way, and a later one finds the row.
 INDEX: LiteralString = (
     "INSERT INTO searched SELECT id, %b, %b, %b, %b FROM runs WHERE id = %b AND status <> 'deleted' FOR SHARE ON "

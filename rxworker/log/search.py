@@ -13,15 +13,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from rxworker.events.custom import Annotation, event_name
+from rxworker import events
+from rxworker.errors import LogError
+from rxworker.events import Annotation, Event
+from rxworker.log.format import Entry, body_of
 from rxworker.log.store import StoredRow
 from rxworker.log.values import RunInfo
-from rxworker.messages import Json
+from rxworker.messages import Json, Message, Text, ToolResult
+from rxworker.messages.content import ResultContent
 
 MAX_TEXT = 200_000
 """The maximum number of characters of a run that are searched."""
@@ -43,19 +46,14 @@ KINDS = (
     "custom",
 )
 """The kinds of entries that have texts."""
-ANNOTATION = event_name(Annotation)
-DELTAS = frozenset({"text_delta", "thinking_delta"})
-
+ENTRY = "first, last, epoch, kind, time, body, changes, version"
+"""The columns of an entry, as the fields of `Entry`."""
 TABLES = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(text, tokenize='trigram')",
     "CREATE TABLE IF NOT EXISTS searched(id INTEGER PRIMARY KEY, last INTEGER NOT NULL, tools TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS search_state(id INTEGER PRIMARY KEY CHECK(id=1), revision INTEGER NOT NULL)",
     "INSERT OR IGNORE INTO search_state VALUES(1, 0)",
 )
-
-
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError)
-"""What reading a damaged entry raises."""
 
 
 class Found(Struct, frozen=True):
@@ -119,8 +117,8 @@ def excerpt(words: Sequence[str], title: str, text: str) -> str:
     return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
 
 
-def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
-    """The texts of a run, of the kinds and bodies of its entries, in order.
+def texts_of(entries: Iterable[Entry]) -> Texts:
+    """The texts of a run, of its entries, in order.
 
     What runs write at the same time, or a run in several blocks, are texts of their own.
     """
@@ -128,19 +126,15 @@ def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
     blocks: dict[tuple[object, ...], list[str]] = {}
     tools: dict[str, None] = {}
     size = 0
-    for kind, body in bodies:
-        if kind not in KINDS:
-            continue
+    for entry in entries:
         try:
-            record = _record(body)
-            event = record["event"]
-            is_delta = kind in DELTAS
-            texts = [event["text"]] if is_delta else _texts(kind, event, tools)
-            texts = [text for text in texts if isinstance(text, str)]
-            names = (event.get(name) for name in ("index", "choice"))
-            block = (*record.get("path", ()), record["turn"], record["attempt"], kind, *names)
-        except UNREADABLE:
+            body = body_of(entry, "")
+            event = body.event
+            texts = _texts(event, tools)
+        except LogError:
             continue  # a damaged entry must not end the search of all runs
+        is_delta = isinstance(event, events.TextDelta | events.ThinkingDelta)
+        block = (body.path, body.turn, body.attempt, entry.kind, (event.index, event.choice) if is_delta else None)
         for text in texts:
             if is_delta and block in blocks:
                 blocks[block].append(text)  # the deltas of one block are one text
@@ -153,58 +147,58 @@ def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
     return Texts("".join(map("".join, pieces))[:MAX_TEXT], tuple(tools))
 
 
-def _record(body: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError:  # half of a surrogate pair
-        return json.loads(body)
+def _texts(event: Event, tools: dict[str, None]) -> list[str]:
+    match event:
+        case events.TextDelta(text=text) | events.ThinkingDelta(text=text):
+            return [text]
+        case events.RunStart(conversation=given) | events.RunResume(conversation=given):
+            # The earlier messages belong to the earlier runs of the conversation.
+            known = [at for at, one in enumerate(given.messages) if one.role == "assistant"]
+            return _said(given.messages[known[-1] + 1 :] if known else given.messages)
+        case events.MessageAdd(messages=messages):
+            return _said(messages)
+        case events.ToolStart(call=call):
+            tools[call.name] = None
+            return [call.name, _plain(call.input)]
+        case events.ToolStop(result=ToolResult() as result) | events.ToolOutput(result=result):
+            return [_plain(result.content)]
+        case events.Custom() if (given := Annotation.of(event)) is not None:  # what is thought of the run
+            found = (given.name, given.value, given.comment, given.by)
+            return [_plain(each) for each in found if each != ""]
+        case _:
+            return []
 
 
-def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str]:
-    if kind in ("run_start", "run_resume"):
-        messages: list[Any] = event.get("conversation", {}).get("messages", [])
-        # The earlier messages belong to the earlier runs of the conversation.
-        known = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
-        return _said(messages[known[-1] + 1 :] if known else messages)
-    if kind == "message_add":
-        return _said(event.get("messages", []))
-    if kind == "custom":  # of those of the application, what people and programs think of the run
-        data: dict[str, Any] = event.get("data", {}) if event["name"] == ANNOTATION else {}
-        found = [data[name] for name in ("name", "value", "comment", "by") if name in data]
-        return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in found]
-    if kind == "tool_start":
-        tools[event["call"]["name"]] = None
-        return [event["call"]["name"], _plain(event["call"].get("input"))]
-    result: dict[str, Any] = event.get("result") or {}
-    return [_plain(result.get("content"))]
+def _said(messages: Sequence[Message]) -> list[str]:
+    return [part.text for one in messages if one.role == "user" for part in one.content if isinstance(part, Text)]
 
 
-def _said(messages: list[Any]) -> list[str]:
-    users = [message for message in messages if message["role"] == "user"]
-    return [part["text"] for one in users for part in one.get("content", []) if part["type"] == "text"]
-
-
-def _plain(value: Json) -> str:
-    """A value of JSON as text: texts as they are, of the content of a result only the texts."""
-    if value is None:
-        return ""
+def _plain(value: Json | ResultContent) -> str:
+    """A value of JSON, or the content of a result, as text: texts as they are."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return "\n".join(str(part.get("text", "")) for part in value if isinstance(part, dict))
+    if isinstance(value, tuple):
+        return "\n".join(part.text for part in value if isinstance(part, Text))
     return json.dumps(value, ensure_ascii=False)
 
 
-def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
+class _Title(Struct):
+    title: str = ""
+
+
+_decode_title = msgspec.json.Decoder(_Title).decode
+
+
+def indexed_texts(row: bytes, entries: Iterable[Entry]) -> Texts:
     """The title and the texts of a run as an index has them, of the encoded row and its entries.
 
     A database takes no half of a surrogate pair, and some no null character.
     """
     try:
-        title = str(msgspec.json.decode(row).get("title", ""))
-    except UNREADABLE:
+        title = _decode_title(row).title
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         title = ""
-    texts = texts_of(bodies)
+    texts = texts_of(entries)
     return Texts(storable(f"{title}{texts.text}").replace("\0", " "), texts.tools)
 
 
@@ -263,8 +257,8 @@ def changed_texts(db: sqlite3.Connection) -> Changed | None:
 
 def _texts_in(db: sqlite3.Connection, key: int, row: bytes) -> Texts:
     marks = ",".join("?" * len(KINDS))
-    query = f"SELECT kind, body FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
-    return indexed_texts(row, db.execute(query, (key, *KINDS)))
+    query = f"SELECT {ENTRY} FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
+    return indexed_texts(row, (Entry(*each) for each in db.execute(query, (key, *KINDS))))
 
 
 def index_texts(db: sqlite3.Connection, changed: Changed) -> None:

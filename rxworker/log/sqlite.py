@@ -40,7 +40,7 @@ from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
-from rxworker.log.search import changed_texts, find_texts, forget, has_full_text, index_texts, make_index
+from rxworker.log.search import ENTRY, changed_texts, find_texts, forget, has_full_text, index_texts, make_index
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
@@ -92,7 +92,6 @@ SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND num
 
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
 _WIDTH = len(StoredRow.__struct_fields__)
-_ENTRY = "first, last, epoch, kind, time, body, changes, version"  # as the fields of `Entry`
 _FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
 BEGIN = "BEGIN IMMEDIATE"
 """Locks at its start, so that no transaction fails for a lock in the middle."""
@@ -241,7 +240,7 @@ class SQLiteLog(EventLog):
                 raise refusal(append, stored)
             key, watched, watcher = found
             db.executemany(
-                f"INSERT INTO entries(run, {_ENTRY}) VALUES(?,?,?,?,?,?,?,?,?)",
+                f"INSERT INTO entries(run, {ENTRY}) VALUES(?,?,?,?,?,?,?,?,?)",
                 [(key, *astuple(entry)) for entry in append.entries],
             )
             return watched > self._now() and watcher != owner
@@ -275,7 +274,7 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> list[Entry]:
             (key,) = _find(db, run_id, "id")
             rows = db.execute(
-                f"SELECT {_ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?", (key, after, limit)
+                f"SELECT {ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?", (key, after, limit)
             )
             return [
                 Entry(first, last, epoch, kind, moment, body, bool(changes), version)

@@ -105,7 +105,7 @@ async def test_a_log_that_may_or_can_have_no_index_searches_titles(
 
 
 def text_of(records: list[Record]) -> str:
-    return texts_of((entry.kind, bytes(entry.body)) for entry in entries_of(records, 1)).text
+    return texts_of(entries_of(records, 1)).text
 
 
 def test_what_runs_and_blocks_write_at_the_same_time_is_not_joined() -> None:

@@ -24,11 +24,11 @@ from reactivex.internal import noop
 
 from rxworker.desk.run import STOP_SECONDS, OpenRun
 from rxworker.errors import LogError
-from rxworker.events import Custom, Event, Fork, Record, RunResume, RunStart
+from rxworker.events import Annotation, Custom, Event, Fork, Record, RunResume, RunStart
+from rxworker.events.custom import event_name
 from rxworker.log import EventLog, Replica, RunInfo
 from rxworker.log.fleet import RowCosts, can_requeue, usage_of
 from rxworker.log.permissions import Pair
-from rxworker.log.search import ANNOTATION
 from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
@@ -562,7 +562,7 @@ def without_labels(record: Record) -> Record:
     It is without labels, without the trace of the caller, and without who has annotated the run.
     """
     event = record.event
-    if isinstance(event, Custom) and event.name == ANNOTATION:
+    if isinstance(event, Custom) and event.name == event_name(Annotation):
         data = {name: each for name, each in event.data.items() if name != "by"}
         return replace(record, event=replace(event, data=data))
     if isinstance(event, Fork):
