@@ -12,7 +12,8 @@ have one id, and then a decision by that id is refused, and the error names the 
 decision for each call.
 
 The pending calls of a run are a tree: a call that has begun a run which waits itself is followed by the calls of that
-run. Each run of the tree is decided about as a whole, or not at all: then it goes on waiting. To deny a call that waits
+run. Each run of the tree is decided about as a whole, or not at all: then it goes on waiting. So is each call in the
+background alone. To deny a call that waits
 with a run inside, or to answer it, ends that run.
 """
 
@@ -28,8 +29,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from rxworker.errors import DecisionError, nearest
+from rxworker.events import PauseState, Question
 from rxworker.events.form import check_form, form_problem
-from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY, Begun, PauseState, Question, Reply, TreeCall
+from rxworker.events.pause import BACKGROUND, CLIENT_TOOL, QUESTION, RECOVERY, Begun, Reply, TreeCall
 from rxworker.hooks.points import Answer
 from rxworker.messages import Json, JsonObject, Message, ToolCall
 
@@ -260,6 +262,8 @@ def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = 
         decided = [None] * len(calls)
         for call_id, decision in decisions.items():
             decided[pending.index_of(call_id)] = decision
+    elif not decisions and pending.hook == BACKGROUND:  # a result has come, and what waits goes on waiting
+        return (None,) * len(calls)
     else:
         decided = [*decisions]
         if len(decided) != len(calls):
@@ -304,16 +308,21 @@ def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[
         if decision is not None and pending.node(index).inner_run:  # that run ends, or waits for nothing and goes on
             is_any |= isinstance(decision, Deny | Answer) or not any(at in inside for at in pending.required)
     left = [index for index in pending.required if index not in ended]
-    given = {pending.node(index).run: pending.node(index).path for index in left if decided[index] is not None}
+    given = {_group(pending.node(index)): pending.node(index).path for index in left if decided[index] is not None}
     if not given and not is_any:
         return left
 
     def is_needed(node: TreeCall) -> bool:
         # Whether an effect is to be repeated is decided before anything inside goes on.
         is_doubtful = node.hook == RECOVERY
-        return node.run in given or (is_doubtful and any(p[: len(node.path)] == node.path for p in given.values()))
+        return _group(node) in given or (is_doubtful and any(p[: len(node.path)] == node.path for p in given.values()))
 
     return [index for index in left if decided[index] is None and is_needed(pending.node(index))]
+
+
+def _group(node: TreeCall) -> tuple[str, str]:
+    """Calls that are decided about together: those of a run, but each in its background alone."""
+    return node.run, node.name if node.path[-1:] == (BACKGROUND,) else ""
 
 
 def _check_pause(pause: PauseState) -> None:
@@ -326,9 +335,9 @@ def _check_pause(pause: PauseState) -> None:
         raise DecisionError(
             f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different calls"
         )
-    for each in pause.calls:
-        if each.inner is not None:
-            _check_pause(each.inner)
+    for begun in [each.begun for each in (*pause.calls, *pause.background)]:
+        if begun is not None and begun.inner is not None:
+            _check_pause(begun.inner)
 
 
 def granted_by(pending: PendingCalls, decided: Sequence[Decision | None]) -> tuple[str, str] | None:

@@ -16,11 +16,12 @@ from reactivex import operators as ops
 from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
 from rxworker.decisions import Approve, ApproveAlways, Decision, Deny, PendingCalls, assign, read_resume
-from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError
+from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError, RunStatusError
 from rxworker.events import Annotation, Record
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
 from rxworker.log.open import open_stored
+from rxworker.log.recover import pause_in
 from rxworker.log.time_marks import mark_time
 from rxworker.log.values import (
     END_WORDS,
@@ -37,7 +38,6 @@ from rxworker.messages import Json
 from rxworker.protocols import encode_record
 from rxworker.protocols.native import encode_json
 from rxworker.state import fold_run
-from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
 from rxworker.views.amounts import money
@@ -169,15 +169,15 @@ async def _decide(
     decisions: Sequence[str] = (),
     go_on: bool = False,
 ) -> None:
-    """Store decisions about a paused run, in words alone: without one, nothing is stored."""
+    """Store decisions about what a run waits for, in words alone: without one, nothing is stored."""
     info = await log.existing(run_id)
     if resumed := await _resumed(log, info):
         raise CommandError(f"{run_id} was decided about already, and goes on as {resumed}")
     desk = QueuedWorker("", log=log)
-    paused = await desk.load(run_id) if info.status == "paused" else None
-    if not isinstance(paused, Paused):
-        raise CommandError(f"{run_id} is {_status(info)}, not paused: there is nothing to decide about")
-    pending = PendingCalls.of(paused.pause)
+    try:
+        pending = PendingCalls.of(await pause_in(log, info))
+    except RunStatusError as error:
+        raise CommandError(f"{run_id} is {_status(info)}, not paused: there is nothing to decide about") from error
     is_stuck = go_on and (pending.required or pending.by_client)
     ways = [bool(approve or deny), bool(decisions), go_on]
     if is_stuck or sum(ways) != 1 or (reason is not None and not deny):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from rxworker.decisions import Decided, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError, RunStatusError
 from rxworker.events import Annotation
-from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
+from rxworker.log import EventLog, Replica, RunInfo, decide_running, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
 from rxworker.log.values import NO_INPUT, OPEN, TAPPED, Command, RunRow, When, resumed_id
 from rxworker.messages import Message
@@ -199,8 +199,8 @@ class OpenRun:
 
     @property
     def pending(self) -> PendingCalls:
-        """The calls that it has paused for; it must be open."""
-        pause = self.run.state.pause
+        """The calls that it has paused for, or that wait in its background while it is running; it must be open."""
+        pause = self.run.state.waiting
         return PendingCalls() if pause is None else PendingCalls.of(pause)
 
     def changed(self) -> None:
@@ -333,6 +333,24 @@ class OpenRun:
             await self.log.deliver(inside or self.id, call_id, result, is_error=is_error)
         else:
             self._its_own.deliver(call_id, result, is_error=is_error)
+
+    async def decide(self, given: Decided, inside: str = "") -> None:
+        """Decide about what waits in the background of a run that is running; a paused one takes `resume_run`.
+
+        Args:
+            given: What is decided.
+            inside: The id of the run of the calls, if that is a stored one inside this.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            LocalProtocolError: The decisions do not fit, or nothing waits.
+            RunStatusError: Nothing waits.
+            LogError: As for ``send``.
+        """
+        if self.log is not None:
+            await decide_running(self.log, inside or self.id, given)
+        else:
+            self._its_own.decide({} if given.decisions is None else given.decisions)
 
     async def pause(self, reason: str) -> None:
         """Request a pause of the run.

@@ -197,7 +197,8 @@ class TreeCall(Struct, frozen=True):
 
     Attributes:
         call: The call, with its exact arguments.
-        path: The ids of the calls down to its run; empty for a call of the paused run itself.
+        path: The ids of the calls down to its run; empty for a call of the paused run itself. That of a call in the
+            background ends with ``background``, as the name of such a call does not with another call of its id.
         run: The id of its run; empty for that of the paused run itself.
         hook: What has paused its run, as in `PauseState`.
         reason: The reason of that pause.
@@ -253,6 +254,8 @@ class BackgroundCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         is_delivered: Whether no process runs it: its result is delivered from outside.
         reason: Why it is not known whether it had an effect, if its process has ended; shown to users.
         agreed: The hooks that had agreed to it. A process that has others does not make it again.
+        begun: What it waits for, and what was decided about that, if it has waited: as in `PausedCall`.
+        step: How often it has begun to wait, and gone on. A decision is about one step.
     """
 
     id: str
@@ -264,6 +267,13 @@ class BackgroundCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     is_delivered: bool = False
     reason: str = ""
     agreed: tuple[str, ...] = ()
+    begun: Begun | None = None
+    step: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a decision: about the run inside it, or for the answer to its question."""
+        return self.begun is not None and self.begun.waits
 
     @property
     def placeholder(self) -> ToolResult:
@@ -290,6 +300,7 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         key: The prefix of the idempotency keys of the calls.
         spared: At the end of a turn: the hooks that do not run for it again.
         held: At the end of a turn: what a hook has waited for, whose name is its state.
+        background: The calls in the background that wait themselves. A decision about another call leaves them waiting.
 
     >>> pause = PauseState("permit", (PausedCall(1, ToolCall("x", "pay", {})),), (0,))
     >>> pause.pending[pause.at].id
@@ -304,6 +315,7 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     key: str = ""
     spared: tuple[tuple[str, int], ...] = ()
     held: Begun | None = None
+    background: tuple[BackgroundCall, ...] = ()
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -330,6 +342,8 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     def tree(self) -> tuple[TreeCall, ...]:
         """The calls that wait, in order: each followed by those of the run that it has begun, if that waits itself.
 
+        Those in the background come last.
+
         >>> inside = PauseState("permit", (PausedCall(0, ToolCall("y", "pay", {})),), (0,))
         >>> asked = PausedCall(0, ToolCall("x", "ask", {}), begun=Begun(run="run-1.1", paused=inside))
         >>> [(each.name, each.needs_decision) for each in PauseState("nested", (asked,), ()).tree]
@@ -349,31 +363,36 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCall]:
-    for index, each in enumerate(pause.calls):
+    several = [(each, path, index in pause.required) for index, each in enumerate(pause.calls)]
+    for one in pause.background:
+        waiting = PausedCall(one.place, one.call, begun=one.begun)
+        several.append((waiting, (*path, BACKGROUND), waiting.question is not None))
+    for each, own, is_required in several:
         begun, inner = each.begun, each.inner
         below = () if inner is None or begun is None else tuple(_tree(inner, (*path, each.call.id), begun.run))
         asked = QUESTION if each.question is not None else UNTIL if each.wait is not None else pause.hook
         hook = NESTED if inner is not None else asked
         # Without a result of its client, a run inside only pauses again.
-        is_needed = index in pause.required or (bool(path) and hook == CLIENT_TOOL)
+        is_needed = is_required or (bool(path) and hook == CLIENT_TOOL)
         waits_with = begun.run if begun is not None and inner is not None else ""
         asks, waits = each.question, each.wait
-        yield TreeCall(each.call, path, run, hook, pause.reason, is_needed, asks, waits, len(below), waits_with)
+        yield TreeCall(each.call, own, run, hook, pause.reason, is_needed, asks, waits, len(below), waits_with)
         yield from below
 
 
 def outline(pause: PauseState) -> PauseState:
     """A pause without what its run alone needs to go on: for the pause of the run around it.
 
-    >>> outline(PauseState("permit", (), (), "Why?", key="run-1/1"))
-    PauseState(hook='permit', calls=(), required=(), reason='Why?', refused={}, key='', spared=(), held=None)
+    >>> outline(PauseState("permit", (), (), "Why?", key="run-1/1"))  # doctest: +ELLIPSIS
+    PauseState(hook='permit', calls=(), required=(), reason='Why?', refused={}, key='', spared=(), held=None, ...)
     """
-    calls: list[PausedCall] = []
-    for each in pause.calls:
-        begun = each.begun
-        shown = None if begun is None or not begun.waits else replace(begun, state=None)
-        calls.append(PausedCall(each.place, each.call, begun=shown))
-    return PauseState(pause.hook, tuple(calls), pause.required, pause.reason)
+    calls = tuple([PausedCall(each.place, each.call, begun=_shown(each.begun)) for each in pause.calls])
+    background = tuple([replace(each, begun=_shown(each.begun)) for each in pause.background])
+    return PauseState(pause.hook, calls, pause.required, pause.reason, background=background)
+
+
+def _shown(begun: Begun | None) -> Begun | None:
+    return None if begun is None or not begun.waits else replace(begun, state=None)
 
 
 NO_PAUSE = PauseState("", (), ())

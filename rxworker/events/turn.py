@@ -175,7 +175,8 @@ class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=
 class BackgroundStart(Struct, frozen=True, tag="background_start"):
     """A call goes on in the background, while the turn goes on. Its `ToolStop` follows, with a placeholder as result.
 
-    A second one of the same id changes how the call goes on: its result is delivered from outside from then on.
+    A second one of the same id changes how the call goes on: it waits for a decision, goes on after one, or its result
+    is delivered from outside from then on.
 
     Attributes:
         background: The call.

@@ -7,7 +7,7 @@ from rxworker.log.fold import StoredRun
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.permissions import withdraw
-from rxworker.log.recover import dismiss_run, set_allowed
+from rxworker.log.recover import decide_running, dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
@@ -35,6 +35,7 @@ __all__ = [
     "diff_runs",
     "RunDiff",
     # who owns a run
+    "decide_running",
     "dismiss_run",
     "set_allowed",
     "withdraw",

@@ -25,7 +25,18 @@ from typing import Self, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.decisions import Approve, Decided, Decision, Deny, PendingCalls, StoredDecision, decide, read_stored
+from rxworker.decisions import (
+    Answer,
+    Approve,
+    Decided,
+    Decision,
+    Deny,
+    PendingCalls,
+    StoredDecision,
+    decide,
+    read_stored,
+    reply_of,
+)
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -37,7 +48,7 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
-from rxworker.events.pause import Wait
+from rxworker.events.pause import BACKGROUND, Begun, Wait
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
@@ -52,11 +63,13 @@ from rxworker.log.values import (
     TENANT,
     Claim,
     Command,
+    DeliveredResult,
     RunInfo,
     RunRow,
     SentMessages,
     decision_command,
     decisions_in,
+    deliver_command,
     first_id,
     is_woken,
     resumed_id,
@@ -426,8 +439,13 @@ async def _decide_outside(log: EventLog, info: RunInfo) -> bool:
     if is_due:
         given = Decided(read_stored(found[0].data).decisions if found else {})
         run_id, given = await routed(log, info, given)
-        await log.send(run_id, decision_command(given))
+        await _store(log, run_id, given)
     return is_due
+
+
+async def _store(log: EventLog, run_id: str, given: Decided) -> None:
+    if not await decide_running(log, run_id, given):
+        await log.send(run_id, decision_command(given))
 
 
 async def _event_of(log: EventLog, wait: Wait) -> JsonObject | None:
@@ -665,10 +683,10 @@ async def dismiss_all(log: EventLog, runs: Iterable[str]) -> None:
 
 
 async def pause_in(log: EventLog, info: RunInfo) -> PauseState:
-    """What a stored paused run waits for.
+    """What a stored run waits for: one that is paused, or one that is running while calls in its background wait.
 
     Raises:
-        RunStatusError: It is not paused, or was resumed.
+        RunStatusError: It is neither, or was resumed.
         LogError: The log cannot be read.
     """
     status, run_id = info.status, info.run_id
@@ -677,6 +695,10 @@ async def pause_in(log: EventLog, info: RunInfo) -> PauseState:
             event = record_of(entry, run_id).event
             if isinstance(event, RunPause):
                 return event.pause
+    if status in OPEN:
+        state = fold_run(list(records_of([entry async for entry in log.read(run_id)], run_id)))
+        if (pause := state.waiting) is not None:
+            return pause
     raise RunStatusError(f"{run_id} is {status}: it takes no decision now", run_id=run_id, status=status)
 
 
@@ -723,6 +745,92 @@ async def routed(log: EventLog, info: RunInfo, given: Decided | Deny) -> tuple[s
         if not inside:
             decided[at] = Approve()  # it waits for no decision, and goes on
     return outer.run_id, Decided(decided)
+
+
+def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list[DeliveredResult]:
+    """What becomes of the calls in the background by decisions about what waits: the next step of each, or its result.
+
+    Args:
+        pause: What waits.
+        decided: The decisions, in the order of `PauseState.tree`.
+    """
+    found, tree = list[DeliveredResult](), pause.tree
+    roots = [at for at, node in enumerate(tree) if node.path == (BACKGROUND,)]
+    for each, at in zip(pause.background, roots, strict=True):
+        own, inside, question = decided[at], decided[at + 1 : at + 1 + tree[at].inner], tree[at].question
+        begun = each.begun or Begun()
+        if question is not None and isinstance(own, Approve | Deny):
+            begun = replace(begun, reply=reply_of(question, own))
+        elif isinstance(own, Approve) or (own is None and any(inside)):
+            begun = replace(begun, decided=msgspec.to_builtins(inside))
+        match own:
+            case _ if begun != each.begun:
+                found.append(DeliveredResult(each.id, "", begun=begun, step=each.step + 1))
+            case Deny(reason=reason):
+                found.append(DeliveredResult(each.id, reason, is_error=True))
+            case Answer(content=content, is_error=is_error):
+                found.append(DeliveredResult(each.id, content, is_error))
+            case _:
+                pass  # it goes on waiting
+    return found
+
+
+async def decide_running(log: EventLog, run_id: str, given: Decided) -> str:
+    """Give a run that is running decisions about what waits in its background, each once, by commands to it.
+
+    See `Run.decide` for a run of this process.
+
+    Args:
+        log: The log of the run.
+        run_id: The run, or one inside it that waits.
+        given: What is decided.
+
+    Returns:
+        The id of the run that has them; empty if it is not running, so that it takes them by `Session.decide`.
+
+    Raises:
+        CommandConflictError: It was decided about before.
+        DecisionError: The decisions do not fit the calls, or something else is given with them.
+        RunStatusError: Nothing waits.
+        LogError: There is no such run, or the log cannot be read or written.
+
+    Example:
+        >>> from rxworker import Worker, tool, worker_tool
+        >>> from rxworker.events import BackgroundStart
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel, call
+        >>> has_paid = asyncio.Event()
+        >>> @tool(requires_approval=True)
+        ... async def pay() -> None:
+        ...     has_paid.set()
+        >>> @tool(background=True)
+        ... async def look() -> str:
+        ...     await has_paid.wait()
+        ...     return "a tree"
+        >>> async def main() -> None:
+        ...     log = MemoryLog()
+        ...     inner = Worker(ScriptedModel([call("pay"), "It is paid."]), tools=[pay])
+        ...     clerk = worker_tool(inner, name="clerk", description="Pays.", background=True)
+        ...     model = ScriptedModel([call("clerk", task="Pay.") + call("look"), "Wait.", "Paid.", "Done."])
+        ...     run = Worker(model, tools=[clerk, look], log=log).run("go")
+        ...     async for record in run:
+        ...         if run.state.waiting is not None and isinstance(record.event, BackgroundStart):
+        ...             await run.barrier()
+        ...             await decide_running(log, run.id, Decided({"call_1_1/call_1_1": Approve()}))
+        ...     print((await run).text)
+        >>> asyncio.run(main())
+        Done.
+    """
+    run_id, given = await routed(log, await log.existing(run_id), given)
+    info = await log.existing(run_id)
+    if info.status not in OPEN:
+        return ""
+    pause = await pause_in(log, info)
+    if given.add or given.shared_state is not None:
+        raise DecisionError(f"{run_id} is running, so that a decision takes no messages: send them to it")
+    for each in deliveries_of(pause, decide(PendingCalls.of(pause), given.decisions)):
+        await log.send(run_id, deliver_command(each))
+    return run_id
 
 
 async def end_run(log: EventLog, run_id: str, reason: str) -> None:
@@ -777,7 +885,7 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     if info.row.outer:
         with suppress(RunStatusError):  # otherwise nothing waits with it
             outer, decided = await routed(log, info, Deny(reason))
-            await log.send(outer, decision_command(decided))
+            await _store(log, outer, decided)
             return
     await _dismiss(log, run_id, reason)
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rxworker.decisions import Decided
 from rxworker.errors import ConfigurationError, message_of
+from rxworker.events.pause import Begun
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input, to_messages
@@ -335,12 +336,16 @@ class DeliveredResult(Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         content: The result for the model.
         is_error: Whether the call failed.
         seconds: How long it ran; 0 where that is not known.
+        begun: Instead of a result: what the call waits for, or how it goes on after a decision.
+        step: The step of the call that this is; see `BackgroundCall`.
     """
 
     id: str
     content: ResultContent
     is_error: bool = False
     seconds: float = 0.0
+    begun: Begun | None = None
+    step: int = 0
 
 
 def checked_command(command: Command) -> Command:
@@ -483,10 +488,13 @@ def decision_command(decided: Decided) -> Command:
 def deliver_command(delivery: DeliveredResult) -> Command:
     """The command that delivers a result. All for one call have one key, so that the log takes the first.
 
+    So have those for one step of a call that waits.
+
     >>> deliver_command(DeliveredResult("call_1", "done")).key
     'deliver-call_1'
     """
-    return Command(DELIVER, msgspec.to_builtins(delivery), key=f"{DELIVER}-{delivery.id}")
+    step = f"~{delivery.step}" if delivery.step else ""
+    return Command(DELIVER, msgspec.to_builtins(delivery), key=f"{DELIVER}{step}-{delivery.id}")
 
 
 def returned_command(epoch: int) -> Command:

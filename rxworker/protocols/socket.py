@@ -396,13 +396,13 @@ class RunSummary(Struct, frozen=True):
 
 
 def pause_of(state: RunState) -> PauseSummary | None:
-    """The pause of a run; ``None`` unless it is paused.
+    """What a run waits for that is paused, or that is running while calls in its background wait; else ``None``.
 
     >>> pause_of(RunState()) is None
     True
     """
-    pause = state.pause
-    if state.status != "paused" or pause is None:
+    pause = state.waiting
+    if state.status not in ("paused", "running") or pause is None:
         return None
     pending = tuple(
         PendingCall(n.name, n.call.name, n.call.input, n.needs_decision, n.question, n.path, n.reason)

@@ -261,7 +261,7 @@ def resume_turn(
     resume = replace(
         RunResume(**shared_fields(paused, RunResume)),
         pause=left,
-        background=tuple([replace(each, reason=IMPORTED) for each in paused.background])
+        background=tuple([replace(each, reason=IMPORTED, begun=None) for each in paused.background])
         if paused.is_foreign
         else paused.background,
         resumes=paused.run_id,

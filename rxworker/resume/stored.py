@@ -97,7 +97,9 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
             starts[event.place] = record.seq
         if isinstance(event, events.BackgroundStart) and not record.path:
             place = starts.get(event.background.place, 0)
-            if place in kept:  # before it went there
+            if event.background.begun is not None:  # it goes on with that
+                kept.pop(event.background.id, None)
+            elif place in kept:  # before it went there
                 kept.setdefault(event.background.id, kept[place])
         private = private_of(entry, run_id)
         if private is None:

@@ -56,7 +56,7 @@ from rxworker.tools.coroutines import Emitter, cut_off
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, TurnScope, end_reports
-from rxworker.turn.rejoin import take_up
+from rxworker.turn.rejoin import take_steps, take_up
 from rxworker.turn.result import Paused, RunResult, T_co, result_of
 from rxworker.turn.stages import perform_turn
 
@@ -193,7 +193,7 @@ class RunDriver(Generic[T_co]):
         self._stop = scope.error or self._stop
         writer = self._journal.writer
         if writer is not None:
-            writer.on_failure = self._log_failed
+            writer.on_failure = self._stop_with
             if not context.parents:  # a nested run goes with its outer one
                 writer.log.leaving.add(self._leave_log)
 
@@ -305,6 +305,7 @@ class RunDriver(Generic[T_co]):
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop  # the writer claims the run to store that
             commands = self._context.commands
+            self._context.background.take_steps = self._take_steps
             if journal.writer is not None and commands is not None:
                 is_new = journal.writer.claim is None
                 await journal.writer.open()
@@ -333,6 +334,13 @@ class RunDriver(Generic[T_co]):
                 raise
             return self._failure(cause)
         return self._stop if self._stop is not None and journal.state.status == "running" else None
+
+    def _take_steps(self) -> None:
+        if self.phase is Phase.RUNNING:
+            try:
+                take_steps(self._context)
+            except RxWorkerError as error:
+                self._stop_with(error)
 
     def _turn(self) -> Observable[Event]:
         scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
@@ -464,14 +472,14 @@ class RunDriver(Generic[T_co]):
 
     async def _end_left(self, writer: RunWriter, failed: Exception | None) -> None:
         """End the paused runs of calls that do not wait with them any more."""
-        nested, pause = self._context.nested, self._journal.state.pause
+        nested, pause = self._context.background.nested, self._journal.state.pause
         if failed is None and nested and not self._journal.is_left:
             kept = set[str]() if pause is None else {node.inner_run for node in pause.tree}
             with suppress(RxWorkerError, asyncio.CancelledError):  # a process that takes runs does it otherwise
                 await dismiss_all(writer.log, nested.keys() - kept)
 
-    def _log_failed(self, error: Exception) -> None:
-        """Stop at once, since nothing may be done that cannot be stored. Nothing more is emitted."""
+    def _stop_with(self, error: Exception) -> None:
+        """Stop at once. After a failure of the log nothing may be done, and nothing more is emitted."""
         if self.is_open:
             self._stop = error
             self._stop_now()
@@ -498,7 +506,7 @@ class RunDriver(Generic[T_co]):
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
-        nested, state, called = {} if journal.writer else context.nested, journal.state, context.called
+        nested, state, called = {} if journal.writer else context.background.nested, journal.state, context.called
         return result_of(state, journal.run_id, context.output, context.variables, called, nested=nested)
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
@@ -530,6 +538,7 @@ class RunDriver(Generic[T_co]):
     def _release(self, result: RunResult[T_co] | None, is_loaded: bool) -> None:
         """Report to the budgets, refuse the messages that were not delivered, and free the session."""
         context = self._context
+        context.background.take_steps = None
         if context.commands is not None:
             context.commands.stop()
         if context.budgets and is_loaded:

@@ -12,12 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
+from rxworker.decisions import Decisions, PendingCalls, decide
 from rxworker.errors import LocalProtocolError, nearest
 from rxworker.events import Event, Record, RunResume, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.hub import when_idle
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import release_shielded
+from rxworker.log.recover import deliveries_of
 from rxworker.log.values import Command, DeliveredResult, When, checked_command, checked_when, deliver_command, to_sent
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.message import Input
@@ -30,6 +32,7 @@ from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
 from rxworker.tools.results import to_content
+from rxworker.turn.background import Arrived
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.turn.gate import EventGate, gates_of
@@ -62,6 +65,7 @@ class Beginning(Struct, frozen=True):
         stored: Where it is stored.
         run_id: Its id, if it is not the one by which it was loaded.
         nested: The paused runs of its calls by their ids; ``None`` for one that only the log has.
+        deliveries: What is decided about its calls in the background, where no log has it.
     """
 
     first: Sequence[Event]
@@ -73,6 +77,7 @@ class Beginning(Struct, frozen=True):
     stored: LoggedRun | None = None
     run_id: str = ""
     nested: Mapping[str, Paused[Any] | None] = {}
+    deliveries: Sequence[DeliveredResult] = ()
 
 
 class Run(Generic[T_co]):
@@ -137,7 +142,6 @@ class Run(Generic[T_co]):
         context, journal, scope, stored = self._context, self._journal, begin.scope, begin.stored
         journal.run_id = begin.run_id or journal.run_id
         context.allowed[:0] = begin.allowed
-        context.nested.update(begin.nested)
         commands = None
         if stored is not None:
             stored.attach(context, scope)
@@ -145,6 +149,8 @@ class Run(Generic[T_co]):
         state, background = journal.state, context.background
         first, shared = begin.first, state.shared_state
         background.journal = journal
+        background.nested.update(begin.nested)
+        background.arrived += map(Arrived, begin.deliveries)
         background.is_carried = bool(state.background or (isinstance(first[0], RunResume) and first[0].background))
         if self.first_seq == 1 and begin.shared_state is not None:
             shared = checked_json(begin.shared_state)
@@ -546,6 +552,24 @@ class Run(Generic[T_co]):
         if call_id not in known:
             raise LocalProtocolError(f"no call in the background has the id {call_id!r}{nearest(str(call_id), known)}")
         self.deliver(call_id, f"This call was cancelled: {reason}", is_error=True)
+
+    def decide(self, decisions: Decisions) -> None:
+        """Decide about calls that wait in the background while the run goes on. The first decision about each counts.
+
+        A run that has paused takes its decisions by ``Worker.resume``; one of another process by `decide_running`.
+
+        Args:
+            decisions: As for ``Worker.resume``, about the calls of ``run.state.waiting``.
+
+        Raises:
+            LocalProtocolError: Nothing waits, the decisions do not fit, or this was called outside its event loop.
+        """
+        self._check_loop("decide")
+        pause = self.state.waiting
+        if pause is None or self.state.status != "running":
+            raise LocalProtocolError(f"nothing waits in the background of this run, which is {self.state.status}")
+        for each in deliveries_of(pause, decide(PendingCalls.of(pause), decisions)):
+            self._context.background.deliver(each)
 
     def inner(self, call_id: str) -> Run[Any]:
         """The run that a call of this run has begun, while it runs: to send to it, to pause it, or to cancel it alone.

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.events import PauseState
-from rxworker.events.pause import BackgroundCall
+from rxworker.events.pause import BACKGROUND, BackgroundCall
 from rxworker.messages import Conversation, Json, JsonObject, Message, OutputFormat, StopReason, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.messages.repair import NOT_RUN, repair
@@ -138,6 +138,12 @@ class RunState(Struct, frozen=True):
     background: tuple[BackgroundCall, ...] = ()
     delivered: tuple[str, ...] = ()
     commands: int = 0
+
+    @property
+    def waiting(self) -> PauseState | None:
+        """What needs a decision: that of the pause; while the run is running, what waits in its background."""
+        several = tuple([each for each in self.background if each.waits])
+        return self.pause or (PauseState(BACKGROUND, (), (), background=several) if several else None)
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

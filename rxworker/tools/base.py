@@ -232,7 +232,7 @@ class ToolContext:
         """Let the call go on in the background: the turn goes on, and the result comes as a message when there is one.
 
         It may be called from any thread. It does nothing if the call is in the background already, has ended, or was
-        made by a hook, an executor of ``call_tools``, or the program. Afterwards the tool can have no question.
+        made by a hook, an executor of ``call_tools``, or the program.
         """
 
     def later(self) -> NoReturn:

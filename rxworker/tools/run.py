@@ -342,7 +342,7 @@ async def attempts(
         except BaseException as error:
             if not isinstance(error, Exception) and must_pass(error, task):
                 raise
-            can_leave = isinstance(error, QuestionError) and line.can_ask and running.background is None
+            can_leave = isinstance(error, QuestionError) and line.can_ask
             if can_leave or (isinstance(error, LaterError) and running.scope.background is not None):
                 raise
             is_cancelled = task is None or task.cancelling() > cancels

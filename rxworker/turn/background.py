@@ -13,14 +13,20 @@ The states of a call, and the events that move it::
                      BackgroundStart, with the placeholder for its turn            │
                             ▼                                                      │
                    in the background ─a result comes─▶ arrived ─BackgroundStop, MessageAdd
+                            │  ▲
+             BackgroundStart│  │a decision comes: BackgroundStart, and the tool is called again
+                            ▼  │
+                  waits for a decision
 
-A second `BackgroundStart` of a call in the background states that no process runs it: its result is delivered.
+What a call waits for, and the decision about it, come as its result does: each is a `DeliveredResult` with a step of
+the call instead of a result, of which the log takes the first. A `BackgroundStart` of a call in the background states
+what it waits for, or how it goes on; or that no process runs it, and its result is delivered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -74,11 +80,14 @@ class Background(Struct, eq=False, weakref=True):
         calls: The calls that this process runs, by their ids, until their results have joined.
         arrived: The results that wait, in the order in which they came.
         changed: Set when something comes, while the run waits for it.
+        take_steps: While the run is running: records what calls wait for, and goes on with those decided about.
         is_stopping: Whether the run is to end after its turn.
         is_carried: Whether the run begins with calls in the background.
         is_foreign: Whether these were begun in another run, so that no hook and no person has agreed to them.
         kept: With what the tools of these go on, by their ids.
         heir: That of the run which has adopted the calls.
+        nested: The runs that calls have waited with, by their ids; ``None`` for one that only the log has. Those of all
+            runs that resume each other, since a call may wait after its run has paused.
         shared: Changes of the shared state that the calls have made while the run is paused.
     """
 
@@ -87,11 +96,13 @@ class Background(Struct, eq=False, weakref=True):
     calls: dict[str, RunningCall] = {}
     arrived: list[Arrived] = []
     changed: asyncio.Event | None = None
+    take_steps: Callable[[], None] | None = None
     is_stopping: bool = False
     is_carried: bool = False
     is_foreign: bool = False
-    kept: Mapping[int | str, Json] = {}
+    kept: dict[int | str, Json] = {}
     heir: Background | None = None
+    nested: dict[str, Any] = {}
     shared: list[SharedStateChange] = []
 
     def begin(self, hooks: Hooks, running: RunningCall, is_delivered: bool) -> BackgroundCall:
@@ -112,13 +123,11 @@ class Background(Struct, eq=False, weakref=True):
         """Take the events of a call in the background."""
         self.calls[background.id] = running
         running.scope = self._scope(running.scope, running.scope.key)
-        if running.line is not None:
-            running.line.can_ask = False
         running.emit = partial(self._report, background.id)
         running.task.add_done_callback(partial(self._done, running))
 
     def _scope(self, scope: CallScope, key: str) -> CallScope:
-        return replace(scope, key=key, can_ask=False, relay=partial(self._relay, scope.relay))
+        return replace(scope, key=key, relay=partial(self._relay, scope.relay))
 
     def _relay(self, relay: Forwarder, call_id: str, record: Record) -> None:
         if self._is_running:  # nothing follows a pause
@@ -147,12 +156,15 @@ class Background(Struct, eq=False, weakref=True):
             journal.emit(event)
 
     def _done(self, running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
-        """Report the end of a call that has not reported it: its tool has cancelled itself, or an interrupt ends it.
+        """Report the end of a call that has not reported it: it waits, its tool has cancelled itself, or is cancelled.
 
         A task that the end of its loop or of its run cancels has no result: the effect of its tool decides.
         """
         owner = self if self.heir is None else self.heir
         if not task.cancelled() and task.exception() is None:
+            done, each = task.result(), running.background
+            if isinstance(done, PendingCall) and each is not None and running.is_wanted:
+                owner.deliver(DeliveredResult(each.id, "", begun=done.paused.begun, step=each.step + 1))
             return
         if owner._is_running:
             call = running.each.call
@@ -172,6 +184,8 @@ class Background(Struct, eq=False, weakref=True):
             self.heir.arrive(delivery, taken)
             return
         self.arrived.append(Arrived(delivery, taken))
+        if delivery.begun is not None and self.take_steps is not None and self._is_running:
+            self.take_steps()
         self.ring()
 
     def ring(self) -> None:
@@ -187,6 +201,8 @@ class Background(Struct, eq=False, weakref=True):
             scope: What the calls of this run share.
         """
         self.arrived[:0] = other.arrived
+        other.nested.update(self.nested)
+        self.nested = other.nested  # the runs inside may pause later
         for id, running in other.calls.items():  # noqa: A001 - what it is
             self.calls[id] = running
             running.scope = self._scope(scope, running.scope.key)

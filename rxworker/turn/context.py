@@ -57,7 +57,7 @@ from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
 from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
-from rxworker.turn.result import Output, Paused
+from rxworker.turn.result import Output
 from rxworker.turn.take_up import OpenResponse
 from rxworker.watchdog import watchdog
 
@@ -293,7 +293,6 @@ class RunContext(Struct, frozen=True, eq=False):
         children: Cancel the runs that these have begun and that have not ended.
         conversation: The id of its conversation, where the session has one.
         inside: The runs of its calls that run, by the ids of the calls.
-        nested: The runs that calls have waited with, by their ids; ``None`` for one that only the log has.
         source: The events of the run, if another program performs it.
     """
 
@@ -319,7 +318,6 @@ class RunContext(Struct, frozen=True, eq=False):
     children: set[Callable[[], Awaitable[None]]] = set()
     conversation: str = ""
     inside: dict[str, Any] = {}
-    nested: dict[str, Paused[Any] | None] = {}
     source: Observable[Event] | None = None
 
     @property

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rxworker.errors import LocalProtocolError, describe
 from rxworker.events import (
     AttemptStart,
+    BackgroundStart,
     CommandTaken,
     Event,
     MessageAdd,
@@ -101,7 +102,7 @@ class Journal:
         """Number the event and give it to the hub."""
         kind = event.__class__  # every delta passes here; isinstance would take ten times as long
         if kind in _COUNTED:
-            self._count(kind)
+            event = self._counted(event)
         seq = self._history.last_seq + 1
         record = Record(seq, self.run_id, self.turn, self._attempt, self.clock(), event)
         if self._grammar is not None:
@@ -118,7 +119,7 @@ class Journal:
             event: Any = part
             kind = event.__class__
             if kind in _COUNTED:
-                self._count(kind)
+                event = self._counted(event)
             covers = len(event) if kind is Deltas else 1
             seq += covers
             entries.append(Record(seq, run, self.turn, self._attempt, now, event, (), covers))
@@ -173,13 +174,19 @@ class Journal:
                 self.faults.append(text)
             raise AssertionError(text)
 
-    def _count(self, kind: type[object]) -> None:
-        """Count the turn or the attempt that starts."""
-        if kind is TurnStart:
+    def _counted(self, event: Event) -> Event:
+        """Count the turn or the attempt that starts. What waits in the background waits with each pause."""
+        if isinstance(event, RunPause):
+            background = tuple([each for each in self.state.background if each.waits])
+            return RunPause(replace(event.pause, background=background)) if background else event
+        if isinstance(event, BackgroundStart):
+            self._relayed.pop(event.background.call.id, None)  # where it goes on, another run follows inside the call
+        elif isinstance(event, TurnStart):
             self.turn, self._attempt = self.turn + 1, 0
             self._relayed = {}  # ids are unique within a response alone
         else:
             self._attempt += 1
+        return event
 
     def relay(self, call_id: str, record: Record) -> None:
         """Add a record of a nested run, under the call that started that run."""
@@ -233,12 +240,14 @@ def _relayed_in_turn(records: Sequence[Record]) -> dict[str, int]:
             relayed[record.path[0]] = relayed.get(record.path[0], 0) + record.covers
         elif isinstance(event, TurnStart):
             relayed, places = {}, {}
+        elif isinstance(event, BackgroundStart) and event.background.begun is not None:
+            relayed.pop(event.background.call.id, None)
         elif isinstance(event, ToolStart):
             places.setdefault(event.call.id, set()).add(event.place)
     return {call: count for call, count in relayed.items() if len(places.get(call, ())) == 1}
 
 
-_COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
+_COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart, BackgroundStart, RunPause})
 
 
 SOURCE = "send"

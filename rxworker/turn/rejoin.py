@@ -32,12 +32,12 @@ from rxworker.log.values import DeliveredResult
 from rxworker.messages import Message, ToolResult
 from rxworker.operators.gate import Gate
 from rxworker.redact import without_secrets
-from rxworker.tools.base import Done, NotDone, Tool, Unknown, in_doubt, policy_of
+from rxworker.tools.base import Done, NotDone, Reconciled, Tool, Unknown, in_doubt, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls
 from rxworker.tools.cancellation import keep, stop_all
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.results import change_texts, clean, truncate
-from rxworker.tools.run import Limiter, RunningCall, run_at
+from rxworker.tools.run import Limiter, RunningCall, run_at, waiting_call
 from rxworker.turn.background import Arrived
 from rxworker.turn.call_tools import finish_run, hook_scope
 from rxworker.turn.context import Emit, RunContext, TurnScope
@@ -49,6 +49,7 @@ AFTER, BEFORE = HookPoint.AFTER_TOOL_CALL, HookPoint.BEFORE_TOOL_CALL
 ENDED = "This call was cancelled: the run ended before it had a result."
 LOST = "The process that ran this call ended before it. Whether it had an effect is not known."
 HAS_RESULT = "the call has its result already"
+OTHER_STEP = "the call does not wait for this decision"
 OTHER_HOOKS = "The hooks of this process have not agreed to the call."
 
 
@@ -73,6 +74,29 @@ async def join(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
         await _join_one(context, scope, emit, *found)
         is_joined = True
     return is_joined
+
+
+def take_steps(context: RunContext) -> None:
+    """Record what calls in the background wait for, and go on with those that were decided about.
+
+    Raises:
+        LocalProtocolError: As for ``take_up``.
+    """
+    arrived, emit = context.background.arrived, context.journal.emit
+    for one in [one for one in arrived if one.delivery.begun is not None]:
+        arrived.remove(one)
+        delivery, calls = one.delivery, context.journal.state.background
+        each = next((each for each in calls if (each.id, each.step + 1) == (delivery.id, delivery.step)), None)
+        if one.taken is not None:
+            emit(one.taken if each is not None else replace(one.taken, ignored=OTHER_STEP))
+        if each is None:
+            continue
+        each = replace(each, begun=delivery.begun, step=delivery.step)
+        for kept in (context.background.calls, context.background.kept):
+            kept.pop(each.id, None)
+        emit(BackgroundStart(each))
+        if not each.waits:
+            _go_on(context, each, _not_agreed(context, each) or NotDone())
 
 
 def _next(context: RunContext, emit: Emit) -> tuple[BackgroundCall, Arrived] | None:
@@ -142,14 +166,16 @@ async def ends_turn(context: RunContext, scope: TurnScope, emit: Emit) -> bool:
     Wait for a result, or for a message; or pause. Returns whether the turn has ended with it; else the run may end.
     """
     while not await join(context, scope, emit) and not context.mailbox.deliver(emit):
-        ends = {each.at_end for each in context.journal.state.background}
+        several = context.journal.state.background
+        ends = {each.at_end for each in several if not each.waits}
+        needs_decision = any(each.waits and each.at_end != "cancel" for each in several)
         if context.pause_request.reason is not None or context.background.is_stopping:
             emit(TurnStop())
             context.pause_request.take(emit, NO_PAUSE)
             return True
-        if "wait" in ends or ("wake" in ends and _is_woken(context, scope)):
+        if "wait" in ends or ("wake" in ends and not needs_decision and _is_woken(context, scope)):
             await _changed(context)
-        elif "wake" in ends:
+        elif "wake" in ends or needs_decision:
             emit(TurnStop())
             emit(RunPause(PauseState(BACKGROUND, (), (), _reason(context))))
             return True
@@ -169,9 +195,10 @@ def _is_woken(context: RunContext, scope: TurnScope) -> bool:
 
 def _reason(context: RunContext) -> str:
     calls = context.journal.state.background
-    lost = [each.reason for each in calls if each.reason]
+    more = [each.reason for each in calls if each.reason]
+    more += [waiting_call(PausedCall(each.place, each.call, begun=each.begun)).reason for each in calls if each.waits]
     names = ", ".join(dict.fromkeys(each.call.name for each in calls))
-    return "\n".join(dict.fromkeys([f"waits for the result of {names}", *lost]))
+    return "\n".join(dict.fromkeys([f"waits for the result of {names}", *more]))
 
 
 async def _changed(context: RunContext) -> None:
@@ -200,40 +227,55 @@ async def take_up(context: RunContext) -> None:
     Raises:
         LocalProtocolError: The effect of one is not known, and ``on_unknown`` of the worker is ``fail``.
     """
-    background, on_unknown = context.background, context.worker.on_unknown
-    if on_unknown == "ask" and context.parents:
-        on_unknown = "tell_model"  # a nested run cannot wait for a person
+    background = context.background
+    take_steps(context)
     for each in context.journal.state.background:
         has_come = any(one.delivery.id in (each.id, each.key) for one in background.arrived)
         if each.is_delivered or has_come or each.id in background.calls:
             continue
-        call, tool = each.call, context.worker.tools.get(each.call.name)
-        hooks = tuple(names_in(context.worker.hooks.orders[BEFORE]))
-        if each.reason or background.is_foreign or hooks != each.agreed:
-            found = Unknown(each.reason or OTHER_HOOKS)
-        else:  # one that has kept with what it goes on is called with that
-            found = NotDone() if each.id in background.kept else await in_doubt(tool, call, each.key)
-        if isinstance(found, NotDone) and tool is not None:
-            _run_again(context, each, tool)
-        elif isinstance(found, Done):
-            background.arrive(DeliveredResult(each.id, found.content, found.is_error))
-        else:
-            reason = found.reason if isinstance(found, Unknown) else ""
-            why = f"{LOST} {reason}".strip()
-            if on_unknown == "fail":
-                raise LocalProtocolError(f"the call {each.id} of {call.name} in the background: {why}")
-            if on_unknown == "ask":  # a person delivers its result
-                lost = replace(each, is_delivered=True, at_end="wake", reason=why)
-                context.journal.emit(BackgroundStart(lost))
-            else:
-                background.arrive(DeliveredResult(each.id, why, is_error=True))
+        if each.begun is not None and each.waits and not (each.reason or background.is_foreign):
+            if each.begun.run:
+                background.nested.setdefault(each.begun.run, None)
+            continue
+        found: Reconciled | None = _not_agreed(context, each)
+        if found is None:  # one that has kept with what it goes on is called with that
+            tool = context.worker.tools.get(each.call.name)
+            found = NotDone() if each.id in background.kept else await in_doubt(tool, each.call, each.key)
+        _go_on(context, each, found)
+
+
+def _not_agreed(context: RunContext, each: BackgroundCall) -> Unknown | None:
+    """Why this process does not make a call again; ``None`` if it may."""
+    hooks = tuple(names_in(context.worker.hooks.orders[BEFORE]))
+    may = not each.reason and not context.background.is_foreign and hooks == each.agreed
+    return None if may else Unknown(each.reason or OTHER_HOOKS)
+
+
+def _go_on(context: RunContext, each: BackgroundCall, found: Reconciled) -> None:
+    """Go on with a call in the background that no task runs, by what is known of its effect."""
+    background, call, tool = context.background, each.call, context.worker.tools.get(each.call.name)
+    on_unknown = context.worker.on_unknown
+    if isinstance(found, NotDone) and tool is not None:
+        _run_again(context, each, tool)
+        return
+    if isinstance(found, Done):
+        background.arrive(DeliveredResult(each.id, found.content, found.is_error))
+        return
+    reason = found.reason if isinstance(found, Unknown) else ""
+    why = f"{LOST} {reason}".strip()
+    if on_unknown == "fail":
+        raise LocalProtocolError(f"the call {each.id} of {call.name} in the background: {why}")
+    if on_unknown == "ask" and not context.parents:  # a person delivers its result
+        context.journal.emit(BackgroundStart(replace(each, is_delivered=True, at_end="wake", reason=why, begun=None)))
+    else:  # a nested run cannot wait for a person
+        background.arrive(DeliveredResult(each.id, why, is_error=True))
 
 
 def _run_again(context: RunContext, each: BackgroundCall, tool: Tool) -> None:
     """Make a call again, in the background, with the same key."""
     shared = hook_scope(context, TurnScope(variables=context.variables))
     kept = context.background.kept
-    begun = Begun(kept[each.id]) if each.id in kept else None
+    begun = Begun(kept[each.id]) if each.id in kept else each.begun
     shared = replace(shared, key=each.key.rsplit("/", 2)[0])
     running = RunningCall(PausedCall(each.place, each.call, begun=begun), shared)
     running.tool, running.background = tool, each

@@ -15,7 +15,7 @@ from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
-from rxworker.log.recover import end_nested, resumed_id, routed
+from rxworker.log.recover import DeliveredResult, deliver_command, deliveries_of, end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import TAPPED, Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
 from rxworker.resume import recovery
@@ -62,6 +62,11 @@ def _labels_after(session: SessionBase, source: RunRow) -> dict[str, str]:
     those of the run.
     """
     return {**source.labels, **session.labels, **recorded_labels(source.labels)}
+
+
+def _deliveries(paused: Paused[object], given: Decided) -> list[DeliveredResult]:
+    """What becomes of the calls in the background of a paused run by what is decided."""
+    return deliveries_of(paused.pause, decide(PendingCalls.of(paused.pause), given.decisions))
 
 
 def check_decision(session: SessionBase, waiting: Paused[object], given: Decided) -> None:
@@ -140,6 +145,7 @@ def resumed(
         stored=stored,
         run_id=run,
         nested={node.inner_run: waiting.nested.get(node.inner_run) for node in waiting.pause.tree if node.inner_run},
+        deliveries=[] if source else _deliveries(waiting, given),
     )
 
 
@@ -197,6 +203,9 @@ async def _applied(
     """
     pending = PendingCalls.of(paused.pause)
     pair = granted_by(pending, decide(pending, given.decisions))
+    for each in _deliveries(paused, given):  # the run that resumes it takes them over
+        with suppress(CommandConflictError):
+            await log.send(paused.run_id, deliver_command(each))
     if pair is None:
         return resumed(session, paused, given, output, source=row, held=held)
     # Nothing is granted where another process has resumed it without this decision.

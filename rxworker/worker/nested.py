@@ -6,8 +6,9 @@ The end of the call ends the inner run, for example when the outer run is cancel
 
 When the inner run pauses, the call waits with it, as one that has a question: its `Begun` has the id of the inner run
 and what that waits for. With the decisions the call is made again, and resumes the inner run: from the log, or as the
-outer run keeps it in `Paused.nested`. In a log the decisions are stored twice: with the outer run, where the first ones
-count, and with the inner run, so that a process that continues the outer run goes on with it and resumes it once.
+outer run keeps it in `Paused.nested`. In the background the call waits alone, and the outer run goes on. In a log the
+decisions are stored twice: with the outer run, where the first ones count, and with the inner run, so that a process
+that continues the outer run goes on with it and resumes it once.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def worker_tool(
         timeout: Seconds until a call is given up.
         effect: Its effect; see ``@tool``.
         requires_approval: Whether a person must approve each call.
-        background: Whether its calls go on in the background; see ``@tool``. There its run cannot wait for a person.
+        background: Whether its calls go on in the background; see ``@tool``.
         at_end: As for ``@tool``.
 
     Raises:
@@ -205,7 +206,7 @@ async def _run(made: Worker, task: str, context: ToolContext, name: str) -> str:
     if not isinstance(result, Paused):
         return result.text
     if outer is not None:
-        outer.nested[result.run_id] = result
+        outer.background.nested[result.run_id] = result
     if not context.can_ask:
         text = f"it paused, and nothing here can resume it: {result.reason or result.hook}"
         raise ExecutionFailedError(text, tool=name)
@@ -225,7 +226,7 @@ def _begin_alone(session: Session, task: str, context: ToolContext, outer: RunCo
     begun = context.begun
     if begun is None or outer is None:
         return session.run(task)
-    paused = outer.nested.get(begun.run)
+    paused = outer.background.nested.get(begun.run)
     if paused is None:
         raise ExecutionFailedError(f"the run {begun.run} that it has begun is lost", tool=context.tool)
     if (decided := inner_decisions(begun)) is None:
@@ -296,4 +297,4 @@ async def _end_inside(run: Run[object], outer: RunContext | None) -> None:
     elif not run.done():
         await run.cancel(reason="the outer run was cancelled")
     if outer is not None and run.state.status == "paused":  # it was faster, and ends with the outer run
-        outer.nested[run.id] = None
+        outer.background.nested[run.id] = None

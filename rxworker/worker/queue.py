@@ -37,7 +37,7 @@ from rxworker.errors import (
 from rxworker.events import Event, ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
-from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, end_run, give_back, routed
+from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, decide_running, end_run, give_back, routed
 from rxworker.log.values import OPEN, TAPPED, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
@@ -306,7 +306,7 @@ class QueuedWorker(Worker):
             log: The log of the run; by default that of the worker.
 
         Returns:
-            The id of the run that resumes it.
+            The id of the run that resumes it; of one that is running while calls in its background wait, its own.
 
         Raises:
             CommandConflictError: It was decided about before.
@@ -320,6 +320,8 @@ class QueuedWorker(Worker):
         info = await log.listed(run_id)
         if info is not None and info.row.outer:
             run_id, given = await routed(log, info, given)
+        if running := await decide_running(log, run_id, given):
+            return running
         paused, _ = await load_paused(session, run_id, given)
         await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rxworker import Deny, Worker, tool
+from rxworker import Deny, Worker, tool, worker_tool
 from rxworker.cli import main
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog, RunInfo, SQLiteLog
@@ -112,6 +112,37 @@ def test_a_run_that_waits_for_approval_is_decided_about(rxworker: Rxworker, path
     assert "resumed" in rxworker("list", "--status", "resumed")
     assert f"(as {run}~2)" in rxworker("list", "--status", "resumed")
     assert rxworker("list", "--status", "paused") == "no runs"
+
+
+def test_what_waits_in_the_background_of_a_run_that_goes_on_is_decided_about(rxworker: Rxworker, path: Path) -> None:
+    @tool(background=True)
+    async def order(context: ToolContext) -> str:
+        context.later()
+
+    def clerk(_: object = None) -> Worker:
+        inner = Worker(ByTurn([call("pay", euros=5), say("Paid.")]), tools=[pay])
+        asks = worker_tool(inner, name="clerk", description="Pay.", background=True)
+        replies = [call("clerk", task="?") + call("order"), *[say("Done.")] * 4]
+        return Worker(ByTurn(replies), tools=[asks, order])
+
+    async def main() -> str:
+        async with SQLiteLog(path) as log:
+            worker = clerk()
+            worker.log = log
+            run = worker.run("Go")
+            async for _ in run:
+                if run.state.waiting is not None:
+                    break
+            await run.hand_over(seconds=0.0)
+            return run.id
+
+    run = asyncio.run(main())
+    assert "clerk" in rxworker("decide", run, code=2)
+    assert rxworker("decide", run, "--approve", "call_1_1/call_1_1") == run
+    assert "already" in rxworker("decide", run, "--deny", "call_1_1/call_1_1", code=1)
+    rxworker("deliver", run, "call_1_2", "--text", "a parcel")
+    worked(path, run, make=clerk)
+    assert PAID == [5]
 
 
 def test_a_denial_has_its_reason(rxworker: Rxworker, path: Path) -> None:

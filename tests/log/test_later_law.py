@@ -1,5 +1,7 @@
 """Random interleavings of results, messages, deliveries, cancels, pauses, decisions, retries, forks and kills.
 
+Some calls in the background wait for decisions: about a call in a run inside, or for the answer to a question.
+
 Each call in the background has one result, which joins once; every history is one that all encoders accept; records are
 legal, and their fold is the live state; panels show the same of a run of this process and of what is stored.
 """
@@ -18,24 +20,27 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker import Approve, Finished, Paused, Run, Session, Worker, after_tool_call, tool
+from rxworker import Approve, Deny, Finished, Paused, Run, Session, Worker, after_tool_call, tool, worker_tool
+from rxworker.decisions import Decided, Decision, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RunStatusError, RxWorkerError
-from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, ResponseEvent, RunAbort
+from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, PauseState, Question, ResponseEvent, RunAbort
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, open_log, replay
+from rxworker.log.recover import decide_running
 from rxworker.log.values import is_woken
-from rxworker.messages import validate
+from rxworker.messages import JsonObject, validate
 from rxworker.panels import failures, run_line, status, tokens
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, call, say
-from rxworker.tools import FunctionTool, ToolContext
+from rxworker.tools import FunctionTool, Tool, ToolContext
 from tests.log.conftest import NewAddress
 from tests.log.test_later import copy_of, stored_state
 from tests.log.victim import ByTurn
 from tests.whole import IS_WHOLE
 
+FORM: JsonObject = {"type": "object", "properties": {"day": {"type": "string"}}}
 STORES = ["none", "memory", "memory", "sqlite"]
 WALKS = [
     *[(seed, STORES[seed % len(STORES)]) for seed in range(1000 if IS_WHOLE else 15)],
@@ -77,17 +82,20 @@ class Walk:
         }
 
     def _replies(self) -> list[Reply]:
-        names = ["one", "one", "two", "detached", "later", "quick", "pay"]
+        names = ["one", "one", "two", "detached", "later", "quick", "pay", "sub", "sub", "sure", "sure"]
         replies: list[Reply] = []
         for turn in range(self.random.randint(1, 3)):
-            several = [call(name, n=turn) for name in self.random.sample(names, self.random.randint(1, 3))]
+            several = [
+                call(name, **({"task": "?"} if name == "sub" else {"n": turn}))
+                for name in self.random.sample(names, self.random.randint(1, 3))
+            ]
             reply = several[0]
             for other in several[1:]:
                 reply = reply + other
             replies.append(reply)
         return [*replies, *[say(f"Answer {n}.") for n in range(60)]]
 
-    def _tools(self) -> list[FunctionTool[..., Any]]:
+    def _tools(self) -> list[Tool]:
         make: Any = tool
 
         def working(name: str, **settings: Any) -> FunctionTool[..., Any]:
@@ -108,9 +116,18 @@ class Walk:
         async def later(n: int, context: ToolContext) -> str:
             context.later()
 
+        @tool(background=True, effect="idempotent", retries=1)
+        async def sure(n: int, context: ToolContext) -> str:
+            reply = None if context.begun is None else context.begun.reply
+            if reply is None:
+                context.ask(Question("sure", "Sure?", FORM))
+            return f"sure {n}: {reply.action}"
+
         pay = working("pay", requires_approval=True)
+        inside = Worker(ByTurn([call("pay", n=0), call("pay", n=1), say("Paid.")]), tools=[pay], log=self.log)
+        sub = worker_tool(inside, name="sub", description="Pay.", background=True)
         names = {name: working(name, **settings) for name, settings in self.settings.items()}
-        return [*names.values(), working("detached", effect="pure"), later, working("quick"), pay]
+        return [*names.values(), working("detached", effect="pure"), later, working("quick"), pay, sub, sure]
 
     def worker(self) -> Worker:
         @after_tool_call
@@ -121,6 +138,31 @@ class Walk:
         hooks = [mask] if self.has_mask else []
         return Worker(Paced(self.replies), tools=self._tools(), hooks=hooks, log=self.log)
 
+    def _decisions(self, pause: PauseState) -> list[Decision | None]:
+        """Decisions about what must be decided, and about some of what waits in the background."""
+        pending, chance = PendingCalls.of(pause), self.random
+        decided = list[Decision | None]([None] * len(pending.calls))
+        is_all = all(pending.node(at).path for at in pending.required) and chance.random() < 0.5
+        left: dict[str, bool] = {}
+        for at in pending.required:
+            node = pending.node(at)
+            if not node.path or is_all or left.setdefault(node.run, chance.random() < 0.5):
+                form: JsonObject = {} if node.question is None else {"day": "today"}
+                decided[at] = chance.choice([Approve(form or None), Approve(form or None), Deny()])
+        if pending.required and not any(decided):
+            return self._decisions(pause)
+        return decided
+
+    async def _decide(self, run: Run[Any]) -> None:
+        """Decide about what waits while the run goes on, in its process or in another one."""
+        if (pause := run.state.waiting) is not None and run.state.status == "running":
+            decided = self._decisions(pause)
+            if self.log is None or self.random.random() < 0.5:
+                run.decide(decided)
+            else:
+                await run.barrier()
+                await decide_running(self.log, run.id, Decided(decided))
+
     async def _disturb(self, run: Run[Any]) -> None:
         """Do something random to a run, again and again."""
         while not run.done():
@@ -128,7 +170,9 @@ class Walk:
             if run.done():
                 return
             several = run.state.background
-            act = self.random.choice(["send", "deliver", "deliver", "cancel_call", "pause", "nothing", "progress"])
+            act = self.random.choice(
+                ["send", "deliver", "deliver", "cancel_call", "pause", "decide", "decide", "progress"]
+            )
             with suppress(LocalProtocolError, CommandConflictError, RunStatusError):
                 if act == "send" and self.random.random() < 0.3:
                     sent = run.send("Go on.", self.random.choice(["now", "turn", "end"]))
@@ -137,6 +181,8 @@ class Walk:
                 elif act == "pause" and self.pauses and self.random.random() < 0.2:
                     self.pauses -= 1
                     run.pause()
+                elif act == "decide":
+                    await self._decide(run)
                 elif act in ("deliver", "cancel_call") and several:
                     each = self.random.choice(several)
                     if act == "cancel_call" and self.random.random() < 0.5:
@@ -167,7 +213,7 @@ class Walk:
         await asyncio.sleep(self.random.random() * 0.01)
         assert self.log is not None
         await run.barrier()
-        left = await copy_of(self.log, *self.chain)
+        left = await copy_of(self.log, *[info.run_id for info in reversed(await self.log.list(limit=1000))])
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
@@ -223,7 +269,7 @@ class Walk:
         pause, state = run.state.pause, run.state
         assert pause is not None
         outside = [each for each in state.background if each.is_delivered]
-        decisions = {each.call.id: Approve() for each in pause.calls}
+        decisions = self._decisions(pause)
         if self.log is None:
             paused = run.result()
             assert isinstance(paused, Paused)

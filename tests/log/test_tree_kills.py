@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rxworker import Approve, Paused, Run, RunResult, Worker, tool, worker_tool
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.errors import LogError, RxWorkerError
-from rxworker.events import BackgroundStart, BackgroundStop, RunStop
+from rxworker.events import BackgroundStart, BackgroundStop, PauseState, Question, RunStop
 from rxworker.log import EventLog, MemoryLog, RunInfo, open_log
 from rxworker.log.format import records_of
 from rxworker.log.recover import RunSource
@@ -33,13 +33,20 @@ class Effects:
 
     Args:
         at_end: Of a tool in the background, which the outermost and the innermost run have called before, if there is
-            one.
+            one. ``nested``: there is none, all calls with runs inside are in the background, and one there has a
+            question. ``live``: there is one as well, and decisions come while the run goes on.
     """
 
     def __init__(self, at_end: str = "") -> None:
         self.keys: dict[str, str] = {}
         self.approved: set[str] = set()
-        self.at_end = at_end
+        self.is_live, self.is_nested = at_end == "live", at_end in ("live", "nested")
+        self.at_end = {"live": "wait", "nested": ""}.get(at_end, at_end)
+
+    @property
+    def background(self) -> int:
+        """How many calls go into the background."""
+        return (4 if self.is_nested else 0) + (2 if self.at_end else 0)
 
     def worker(self, log: EventLog) -> Worker:
         """Three runs inside each other; the outermost has two calls that pause inside, the innermost pauses twice."""
@@ -52,7 +59,7 @@ class Effects:
             return f"{what} is gone"
 
         def asks(worker: Worker, name: str) -> Any:
-            return worker_tool(worker, name=name, description="Ask.")
+            return worker_tool(worker, name=name, description="Ask.", background=self.is_nested)
 
         make: Any = tool
 
@@ -62,14 +69,25 @@ class Effects:
             await settle(20)
             return "late"
 
+        @make(background=True, effect="idempotent")
+        async def sure(context: ToolContext) -> str:
+            """Ask."""
+            if context.begun is None or context.begun.reply is None:
+                context.ask(Question("sure", "Sure?"))
+            self.keys[context.idempotency_key] = "sure"
+            return "sure"
+
         def script(*replies: Reply) -> ByTurn:
-            return ByTurn([call("late"), *replies, *[say("And it came.")] * 2] if self.at_end else [*replies])
+            before, after = [call("late")] if self.at_end else [], [say("And it came.")] * 9
+            return ByTurn([*before, *replies, *(after if self.at_end or self.is_nested else [])])
 
         deep = Worker(script(call("wipe", what="a"), call("wipe", what="b"), say("Deep.")), tools=[wipe, late])
-        middle = Worker(ByTurn([call("ask_deep", task="?"), say("Middle.")]), tools=[asks(deep, "ask_deep")])
+        after = [say("And it came.")] * 9 if self.is_nested else []
+        middle = Worker(ByTurn([call("ask_deep", task="?"), say("Middle."), *after]), tools=[asks(deep, "ask_deep")])
         flat = Worker(ByTurn([call("wipe", what="c"), say("Flat.")]), tools=[wipe])
         both = call("ask_middle", task="?") + call("ask_flat", task="?")
-        tools = [asks(middle, "ask_middle"), asks(flat, "ask_flat"), late]
+        both = both + call("sure") if self.is_nested else both
+        tools = [asks(middle, "ask_middle"), asks(flat, "ask_flat"), late, sure]
         return Worker(script(both, say("So.")), tools=tools, log=log)
 
 
@@ -104,18 +122,23 @@ class Mortal:
         await self._log.close()
 
 
-def approve_all(paused: Paused[Any], effects: Effects) -> list[Decision | None]:
-    pending = PendingCalls.of(paused.pause)
-    shown: list[Any] = [pending.calls[at].input for at in pending.required]
+def approve_all(pause: PauseState, effects: Effects) -> list[Decision | None]:
+    pending = PendingCalls.of(pause)
+    shown: list[Any] = [pending.calls[at].input for at in pending.required if at not in pending.questions]
     effects.approved.update(each["what"] for each in shown)
     return [Approve() if at in pending.required else None for at in range(len(pending.calls))]
 
 
 async def live(worker: Worker, effects: Effects) -> None:
     """A process that begins the run, and decides."""
-    result: RunResult[Any] = await worker.run("go")
+    run = worker.run("go")
+    if effects.is_live:
+        async for _ in run:
+            if (pause := run.state.waiting) is not None and run.state.status == "running":
+                run.decide(approve_all(pause, effects))
+    result: RunResult[Any] = await run
     while isinstance(result, Paused):
-        result = await worker.new_session().decide(result.run_id, approve_all(result, effects))
+        result = await worker.new_session().decide(result.run_id, approve_all(result.pause, effects))
 
 
 async def go_on(worker: Worker, log: EventLog, effects: Effects) -> RunInfo | None:
@@ -131,7 +154,7 @@ async def go_on(worker: Worker, log: EventLog, effects: Effects) -> RunInfo | No
         last = max(outermost, key=lambda info: (len(info.run_id), info.run_id))
         if last.status == "paused":
             paused: Any = await worker.load(last.run_id)
-            await ended(worker.new_session().decide(last.run_id, approve_all(paused, effects)))
+            await ended(worker.new_session().decide(last.run_id, approve_all(paused.pause, effects)))
         elif last.status not in OPEN:
             break
     return last
@@ -145,7 +168,8 @@ async def ended(run: Run[Any]) -> None:
 
 
 async def check(log: EventLog, effects: Effects, last: RunInfo | None) -> None:
-    assert sorted(effects.keys.values()) == (["a", "b", "c"] if last is not None else [])
+    done = ["a", "b", "c", "sure"] if effects.is_nested else ["a", "b", "c"]
+    assert sorted(effects.keys.values()) == (done if last is not None else [])
     known = {info.run_id: info for info in await log.list(limit=1000)}
     begun, joined = set[str](), list[str]()
     for info in known.values():
@@ -158,8 +182,10 @@ async def check(log: EventLog, effects: Effects, last: RunInfo | None) -> None:
         joined += [each.id for each in own if isinstance(each, BackgroundStop)]
         if not info.row.outer and info.status == "finished":
             assert isinstance(records[-1].event, RunStop)
-            assert effects.at_end or (info.row.input_tokens, info.row.turns) == (90, 2), info.run_id
-    assert len(joined) == len(begun) == (2 if effects.at_end and last is not None else 0)
+            assert effects.at_end or effects.is_nested or (info.row.input_tokens, info.row.turns) == (90, 2), (
+                info.run_id
+            )
+    assert len(joined) == len(begun) == (effects.background if last is not None else 0)
 
 
 def reborn(log: MemoryLog) -> MemoryLog:
@@ -177,7 +203,7 @@ SLOW = [pytest.param(store, marks=pytest.mark.product(4)) for store in ("postgre
 
 @pytest.mark.timeout(600 if IS_WHOLE else 60)
 @pytest.mark.parametrize("store", ["memory", "sqlite", *SLOW])
-@pytest.mark.parametrize("at_end", ["", "wait", "wake", "cancel"])
+@pytest.mark.parametrize("at_end", ["", "wait", "wake", "cancel", "nested", "live"])
 async def test_a_process_ends_between_any_two_writes(
     store: str, at_end: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:

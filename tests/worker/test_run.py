@@ -252,6 +252,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "cancel",
         "cancel_call",
         "cancel_when_unobserved",
+        "decide",
         "deliver",
         "done",
         "edit",

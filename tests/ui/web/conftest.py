@@ -17,6 +17,7 @@ import uvicorn
 
 from rxworker import Run, Session, Worker, before_tool_call, tool
 from rxworker.adapters.asgi import AsgiApp
+from rxworker.events import Question
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
@@ -161,9 +162,16 @@ class Desk:
             """Order something, which another program delivers."""
             context.later()
 
+        @tool(background=True)
+        async def sure(context: ToolContext) -> str:
+            """Ask the user, in the background."""
+            if context.begun is None:
+                context.ask(Question("sure", "Sure?"))
+            return "They are sure."
+
         model = ScriptedModel(self._replies, delay=self._delay, model="scripted-1")
         retry = Retry(first=0.0)
-        worker = Worker(model, tools=[wait, delete, order], hooks=[permit], response_retry=retry)
+        worker = Worker(model, tools=[wait, delete, order, sure], hooks=[permit], response_retry=retry)
         self.workers.append(worker)
         return worker
 

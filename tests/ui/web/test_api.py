@@ -215,6 +215,30 @@ async def test_a_result_is_delivered_with_a_token_that_gives_no_other_right(open
     assert (await desk.post(f"{path}/deliver", body))[0] == 409
 
 
+async def test_a_run_that_goes_on_takes_decisions_about_what_waits_in_its_background(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("sure"), call("wait"), "Done.", "They are.")
+    path = f"api/runs/{(run := await desk.begin())['id']}"
+    nothing = {"decisions": {"background/call_1_1": {"type": "approve"}}}
+    await desk.waiting.wait()
+    async with asyncio.timeout(10), desk.http.get(desk.url(f"{path}/events")):  # what is looked at is shown
+        while (shown := (await desk.get(path))[1])["pause"] is None:
+            assert shown["status"] == "running"
+    (pending,) = shown["pause"]["pending"]
+    assert (pending["id"], pending["name"], pending["needs_decision"]) == ("background/call_1_1", "sure", True)
+    for wrong in ({"decisions": {"x": {"type": "approve"}}}, {"continue": True}):
+        assert (await desk.post(f"{path}/resume", wrong))[0] == 400
+    status, told = await desk.post(f"{path}/resume", nothing)
+    assert (status, told["id"]) == (201, run["id"])
+    async with asyncio.timeout(10):
+        while (await desk.get(path))[1]["pause"] is not None:
+            pass
+    assert (await desk.post(f"{path}/resume", nothing))[0] == 409
+    desk.release.set()
+    ended = await desk.ended(run["id"])
+    assert (ended["status"], ended["pause"]) == ("finished", None)
+    assert "They are sure." in desk.sessions[0].conversation.messages[-2].text
+
+
 async def test_a_message_is_sent_at_once_or_at_the_end_and_changed(open_desk: OpenDesk, server_kind: str) -> None:
     has_log = server_kind == "log"
     async with MemoryLog() as log:

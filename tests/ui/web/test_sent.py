@@ -136,7 +136,7 @@ async def test_a_model_without_http_shows_what_it_was_given_and_other_records_ar
     (found,) = [sent for status, sent in answers if status == 200]
     assert found["doubts"] == ["form"]
     assert found["body"]["conversation"]["messages"][0]["role"] == "user"
-    assert {each["name"] for each in found["body"]["tools"]} == {"wait", "delete", "order"}
+    assert {each["name"] for each in found["body"]["tools"]} == {"wait", "delete", "order", "sure"}
     assert [sent["error"]["code"] for status, sent in answers if status == 404] == ["no_request", "no_request"]
     for path, status in (("one/requests/1", 404), (f"{run['id']}/requests/x", 400)):
         assert (await desk.get(f"api/runs/{path}"))[0] == status

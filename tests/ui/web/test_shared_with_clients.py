@@ -79,7 +79,7 @@ async def test_an_ag_ui_client_runs_its_tool_and_continues(open_desk: OpenDesk) 
 
     desk = await open_desk(script=script)
     events = await post(desk, "ag-ui", ag_ui(ASK))
-    assert [t.name for t in asked[0].tools] == ["wait", "delete", "order", "paint"]
+    assert [t.name for t in asked[0].tools] == ["wait", "delete", "order", "sure", "paint"]
     assert types(events)[-1] == "RUN_FINISHED"
     assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["call_1_1"]}
     assert "TOOL_CALL_END" in types(events)
@@ -98,7 +98,7 @@ async def test_an_ag_ui_client_runs_its_tool_and_continues(open_desk: OpenDesk) 
     # Tools come and go with the requests.
     bye = {"id": "9", "role": "user", "content": "bye"}
     await post(desk, "ag-ui", ag_ui(*body["messages"], bye, tools=[]))
-    assert [t.name for t in asked[2].tools] == ["wait", "delete", "order"]
+    assert [t.name for t in asked[2].tools] == ["wait", "delete", "order", "sure"]
 
 
 async def test_the_calls_of_both_sides_run_side_by_side(open_desk: OpenDesk) -> None:

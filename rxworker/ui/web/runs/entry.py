@@ -465,9 +465,9 @@ class RunEntry(OpenRun):
             state = self.run.state
             usage, cost = state.usage, cost_of(state.usage_by_model, state.prices, prices)
             seq, turns, tool_calls, cause = state.seq, state.turns, state.all_tool_calls, row.cause or state.cause
-        pause = None
+        pause = None if shown is None or self.status not in ("paused", "running") else pause_of(shown.state)
         if self.status == "paused":
-            pause = self._pause if shown is None else pause_of(shown.state) or self._pause
+            pause = pause or self._pause
         return RunSummary(
             id=self.id,
             conversation=self.conversation.id,

@@ -338,15 +338,24 @@ async def outermost_id(log: EventLog | None, run_id: str) -> str:
 async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
     """Resume the paused run with this id by decisions, as `read_resume` reads them.
 
-    For a run inside another one, the outermost run takes its decisions.
+    For a run inside another one, the outermost run takes its decisions; a run that is running takes those about what
+    waits in its background, and goes on.
 
     Raises:
         ApiError: As for ``find_paused`` and ``resume``; or the run with that id does not wait any more.
         DecisionError: As for ``resume``; or the decisions cannot be read.
     """
-    waiting = await runs.find_paused(await outermost_id(runs.store.log, run_id))
+    log, outer = runs.store.log, await outermost_id(runs.store.log, run_id)
+    entry = await runs.settled(outer)
+    await entry.open()
+    if entry.status == "running" and entry.run.state.waiting is not None:
+        try:
+            await entry.decide(Decided(read_resume(body)), run_id)
+        except (CommandConflictError, RunStatusError) as error:
+            raise ApiError(409, "conflict", str(error)) from error
+        return entry
+    waiting = await runs.find_paused(outer)
     decisions: Decisions = read_resume(body)
-    log = runs.store.log
     info = None if log is None or run_id == waiting.id else await log.listed(run_id)
     if log is not None and info is not None:
         try:

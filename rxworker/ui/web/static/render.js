@@ -145,7 +145,9 @@ export class Renderer {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
     this.count(summary, run, timeline);
     const { figures } = this, worker = this.workers.of(summary);
-    const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
+    const waits = summary?.resumed_as ? null : summary?.pause ?? null;
+    // A run that goes on may have calls in its background that wait for decisions.
+    const pause = status === "paused" || (status === "running" && waits?.pending.some((one) => one.needs_decision)) ? waits : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     for (const view of [views.usage, views.dashboards]) view.show(isBlank || status === "gone" || run.seq === 0 ? "" : id, summary?.conversation ?? "", travel.past ? now : null);
     views.watchers.draw(status === "gone" ? null : summary, status);
@@ -155,7 +157,7 @@ export class Renderer {
     views.approval.draw(id, pause, worker);
     views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
-    views.composer.mode(pause || isTapped(summary) ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
+    views.composer.mode((pause && status === "paused") || isTapped(summary) ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
     views.welcome.draw(isBlank, status === "gone", this.store.list);
     this.queue(selection.run);
     setData(byId("main"), "empty", String(isBlank));

@@ -221,8 +221,8 @@ export class ApprovalView {
   async act(decisions) {
     for (const button of this.node.querySelectorAll("button")) button.disabled = true;
     const done = await this.decide(this.run, decisions);
+    this.given = []; // a run that goes on may wait for others
     if (done) return;
-    this.given = [];
     for (const button of this.node.querySelectorAll("button")) button.disabled = false;
   }
 }
