@@ -472,11 +472,7 @@ class RunBuilder:
 
     def inside(self, call_id: str, name: str = "") -> RunBuilder:
         """The builder of the run that a call has begun: its events have the id of the call in their path."""
-        is_reported = call_id in self._calls and self._calls[call_id].began is not None
         self.tool_start(call_id)
-        call = self._calls[call_id]
-        if not is_reported and call.made is not None:  # the source reports the call, and not when its tool has begun
-            call.began = call.made
         if call_id not in self._inner:
             self._inner[call_id] = self.beside(call_id, name)
         self._inner[call_id].time = self.time
