@@ -13,6 +13,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable
+from functools import partial
 from logging import LogRecord, getLogger
 
 import msgspec
@@ -86,12 +87,7 @@ def json_redactor() -> Callable[[bytes], bytes]:
     if not found:
         return bytes  # unchanged
     pattern = re.compile(b"|".join(re.escape(msgspec.json.encode(v)[1:-1]) for v in found))
-    hidden = HIDDEN.encode()
-
-    def redact_json(data: bytes) -> bytes:
-        return pattern.sub(hidden, data)
-
-    return redact_json
+    return partial(pattern.sub, HIDDEN.encode())
 
 
 def _sent_secrets() -> list[str]:

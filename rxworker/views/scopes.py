@@ -117,11 +117,6 @@ class OpenBlock:
         """Whether it belongs to a further choice, which is not part of the conversation."""
         return self.start.choice != 0 and not self.is_detailed
 
-    def is_shown_call(self, native: str) -> bool:
-        """Whether it is the call of this id, and was shown."""
-        shown = self.shown
-        return shown is not None and shown.call_id == native and not self.start.choice
-
     def answers(self, event: events.BlockEvent) -> str | None:
         """The id of the call whose result ends with this event, if it is one."""
         if self.start.choice or not isinstance(event, events.BlockStop):
@@ -348,7 +343,8 @@ class ScopeTracker:
     def end_call(self, native: str) -> changes.Changes:
         """Close the block of a call that runs or has its result, also where no stop was received."""
         for index, block in list(self._open.items()):
-            if block.is_shown_call(native):
+            shown = block.shown
+            if shown is not None and shown.call_id == native and not shown.choice:
                 del self._open[index]
                 yield from block.end(None)
 

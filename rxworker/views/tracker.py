@@ -16,7 +16,6 @@ from rxworker import events
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
 from rxworker.events.pause import CLIENT_TOOL, TreeCall
 from rxworker.events.turn import DISCARDED_EARLY
-from rxworker.messages import Conversation, ToolCall
 from rxworker.state import BlockState, ResponseState, RunState
 from rxworker.state.block import joined
 from rxworker.views import changes
@@ -156,7 +155,8 @@ class Tracker:
         before = event.conversation if isinstance(event, events.RunStart | events.RunResume) else None
         messages = () if before is None else before.messages
         used = Counter(call.id for message in messages for call in message.tool_calls)
-        calls = CallTracker(changes.Scope(), used, _last_calls(before))
+        last = next((message.tool_calls for message in reversed(messages) if message.role == "assistant"), ())
+        calls = CallTracker(changes.Scope(), used, {call.id: call for call in last})
         self._scopes[()] = ScopeTracker(
             changes.Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
         )
@@ -429,9 +429,3 @@ _DELTAS = {
     events.BlockType.TOOL_USE: events.InputJsonDelta,
     events.BlockType.SERVER_TOOL_USE: events.InputJsonDelta,
 }
-
-
-def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
-    """The calls of the last assistant message, by their ids."""
-    messages = () if conversation is None else conversation.messages
-    return {call.id: call for call in next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())}
