@@ -20,7 +20,6 @@ from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from reactivex import Observable, abc
-from reactivex.internal import default_error, noop
 
 from rxworker.boards.operator_names import given_to, is_library, name_of
 from rxworker.boards.xray_count import LONGEST, OBSERVABLES, CountedSource, Live, Node, OperatorState, Tap
@@ -28,7 +27,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.messages.settings import check_plain
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import TRAMPOLINE, Call, Operator, Scheduler, Sink, Source, Stage, connect
+from rxworker.operators.kernel import TRAMPOLINE, Call, Operator, Scheduler, Source, Stage, connect
 
 
 class Scope:
@@ -164,33 +163,14 @@ class Probe(Stage[Any]):
         inner = value.inner if isinstance(value, Probe) else value
         return Probe(self.live, inner, self.producer, scope, is_inner=True)
 
-    def subscribe(
-        self,
-        on_next: abc.ObserverBase[Any] | abc.OnNext[Any] | None = None,
-        on_error: abc.OnError | None = None,
-        on_completed: abc.OnCompleted | None = None,
-        *,
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> abc.DisposableBase:
-        """Subscribe an observer of another library, or functions."""
-        observer: Any = on_next
-        if not callable(getattr(observer, "on_next", None)):
-            observer = Sink[Any](observer or noop, on_error or default_error, on_completed or noop)
-        return self._attach(observer, scheduler, is_guarded=True)
-
     def _subscribe_core(
         self, observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        return self._attach(observer, scheduler, is_guarded=not isinstance(self.inner, Stage))
-
-    def _attach(
-        self, observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None, *, is_guarded: bool
-    ) -> abc.DisposableBase:
-        """Count on the way to an observer, in place of the guard that would be there without."""
         consumer = self.consumer or self._scope.node
         if isinstance(self.inner, CountedSource):
             return self.inner.attach(observer, consumer)
         tap = Tap(self.live, self.producer, consumer, self.producer.edge(consumer, is_inner=self.is_inner), self._given)
+        is_guarded = not isinstance(self.inner, Stage)
         sink, guard = tap.sink(observer, scheduler, is_guarded=is_guarded)
         if not is_guarded:
             return connect(self.inner, sink, scheduler)
