@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -27,7 +26,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.messages.settings import check_plain
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import TRAMPOLINE, Call, Operator, Scheduler, Source, Stage, connect
+from rxworker.operators.kernel import Operator, Source, Stage, connect
 
 
 class Scope:
@@ -170,19 +169,7 @@ class Probe(Stage[Any]):
         if isinstance(self.inner, CountedSource):
             return self.inner.attach(observer, consumer)
         tap = Tap(self.live, self.producer, consumer, self.producer.edge(consumer, is_inner=self.is_inner), self._given)
-        is_guarded = not isinstance(self.inner, Stage)
-        sink, guard = tap.sink(observer, scheduler, is_guarded=is_guarded)
-        if not is_guarded:
-            return connect(self.inner, sink, scheduler)
-
-        def subscribe(_: object, scheduler: Scheduler) -> abc.DisposableBase:
-            return self.inner._subscribe_core(sink, scheduler)
-
-        if self.is_direct or not TRAMPOLINE.schedule_required():
-            guard.begin(subscribe, scheduler)
-        else:
-            TRAMPOLINE.schedule(partial(guard.begin, subscribe, scheduler))
-        return Call(guard.dispose)
+        return connect(self.inner, tap.sink(observer, scheduler), scheduler)
 
 
 OBSERVABLES.add(Probe)

@@ -2,9 +2,8 @@
 
 The operators as nodes, what goes between them as edges, and the taps that count on the way to an observer.
 
-Theory of operation. A `Tap` stands between two operators, where reactivex or the kernel has a guard otherwise. The
-records of a panel need none: its `CountedSource` counts them as it pushes them, once for all operators that are
-subscribed to it.
+Theory of operation. A `Tap` stands between two operators. The records of a panel need none: its `CountedSource` counts
+them as it pushes them, once for all operators that are subscribed to it.
 
 The time of one operator is that between an item that it is given and one that it emits, and what follows until it
 returns. It is measured for one item in `SAMPLE` of the source.
@@ -25,7 +24,7 @@ from reactivex.internal import UTC_ZERO
 from rxworker.boards.operator_names import explained
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas, Parts, flatten
-from rxworker.operators.kernel import TRAMPOLINE, Guard, Scheduler, Sink, Source, many
+from rxworker.operators.kernel import TRAMPOLINE, Scheduler, Sink, Source, many
 
 A = TypeVar("A")
 
@@ -226,16 +225,8 @@ class Tap(Struct, frozen=True):
     edge: Edge
     given: Callable[[Node, object], object]
 
-    def sink(
-        self, observer: abc.ObserverBase[object], scheduler: Scheduler, *, is_guarded: bool
-    ) -> tuple[Sink[object], Guard[object]]:
-        """The observer in front of another, and its guard, which has to begin if it is used.
-
-        Args:
-            observer: The observer.
-            scheduler: The clock of its subscriber.
-            is_guarded: Whether something else than our stages is before or after it.
-        """
+    def sink(self, observer: abc.ObserverBase[object], scheduler: Scheduler) -> Sink[object]:
+        """The observer in front of another, whose subscriber has this clock."""
         live, producer, consumer, edge = self.live, self.producer, self.consumer, self.edge
         push, push_many = observer.on_next, many(observer)
         keep = edge.recent.append
@@ -244,8 +235,6 @@ class Tap(Struct, frozen=True):
 
         def on_next(value: object) -> None:
             nonlocal has_plain
-            if guard._is_stopped:
-                return
             edge.items += 1
             at = live.at
             if not has_plain or (at is None and live.timed_at is not None):
@@ -260,12 +249,11 @@ class Tap(Struct, frozen=True):
                 raise
 
         def from_source(value: object) -> None:
-            if not guard._is_stopped:
-                edge.items += 1
-                self._begin(push, self._seen(value), value, clock)
+            edge.items += 1
+            self._begin(push, self._seen(value), value, clock)
 
         def on_many(parts: Parts[Any]) -> None:
-            if is_guarded or parts[0].__class__ in OBSERVABLES:
+            if parts[0].__class__ in OBSERVABLES:
                 for value in flatten(parts):
                     push_one(value)
                 return
@@ -281,11 +269,9 @@ class Tap(Struct, frozen=True):
 
         is_source = producer is live.source
         push_one = from_source if is_source else on_next
-        guard = Guard[object](push_one, on_error, observer.on_completed)
-        ends = (guard.on_error, guard.on_completed) if is_guarded else (on_error, observer.on_completed)
-        sink = Sink[object](push_one, *ends, on_many)
+        sink = Sink[object](push_one, on_error, observer.on_completed, on_many)
         sink.kinds, sink.reads = getattr(observer, "kinds", None), getattr(observer, "reads", None)
-        return sink, guard
+        return sink
 
     def _go_on(self, push: Callable[[A], None], pushed: A, last: object, clock: abc.SchedulerBase) -> None:
         """Push what is timed, several items, or an observable."""
