@@ -88,17 +88,13 @@ def raise_from_watchers() -> Generator[None, None, None]:
         raise BaseExceptionGroup("watchers have raised", errors)
 
 
-class _Never:
-    """An answer that never comes."""
-
-    def __repr__(self) -> str:
-        return "NEVER"
+async def NEVER(_: object) -> None:  # noqa: N802 - it stands among answers
+    """An answer of a `HookStub` that never arrives."""
+    await asyncio.get_running_loop().create_future()
 
 
-NEVER = _Never()
-"""An answer that never arrives."""
 HookAnswer: TypeAlias = (
-    Verdict | Exception | _Never | Callable[[Any], "Verdict | Awaitable[Verdict | None] | None"] | str | int | None
+    Verdict | Exception | Callable[[Any], "Verdict | Awaitable[Verdict | None] | None"] | str | int | None
 )
 """An answer of a `HookStub` that may be scripted."""
 
@@ -118,7 +114,7 @@ class HookStub(Hook[Any]):
         contexts: The contexts that it received, in order, with the later changes of other hooks and the worker,
             unless it has a time-out.
         contents: The content of each, at the time when the hook ran.
-        cancelled: How often it was cancelled while it hung.
+        cancelled: How often it was cancelled while an answer was awaited.
 
     >>> stub = HookStub("before_tool_call")
     >>> asyncio.run(stub(call_context("read", path="a")))
@@ -145,15 +141,10 @@ class HookStub(Hook[Any]):
         answer = next(self._answers, None)
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, _Never):
-            return await self._hang()
-        if callable(answer) and not isinstance(answer, type):
-            return await awaited(answer(context))
-        return answer
-
-    async def _hang(self) -> None:
+        if not callable(answer) or isinstance(answer, type):
+            return answer
         try:
-            await asyncio.get_running_loop().create_future()
+            return await awaited(answer(context))
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
