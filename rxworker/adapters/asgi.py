@@ -23,7 +23,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web.api import SOCKET, routes_of
 from rxworker.ui.web.guard import add_headers
-from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
+from rxworker.ui.web.http.request import SUBPROTOCOL, ResponseStream, Route, Socket, WebRequest, with_authorization
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.workers import Workers
@@ -342,21 +342,14 @@ def _cookies(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
                 yield name, value.strip('"')
 
 
-class _Stream:
-    """A response that an ASGI server sends."""
-
-    writes_now = False
+class _Stream(ResponseStream):
+    """A response that an ASGI server sends, which may make each piece wait."""
 
     def __init__(self, request: AsgiRequest) -> None:
         self._request = request
 
-    def write_now(self, data: bytes) -> bool:
-        """Write nothing: an ASGI server may make each piece wait."""
-        del data
-        return False
-
-    async def write(self, data: bytes) -> None:
-        await self._request.send_body(data, more=True)
+    async def write(self, piece: bytes, /) -> None:
+        await self._request.send_body(piece, more=True)
 
     async def end(self) -> None:
         await self._request.send_body(b"")
@@ -365,10 +358,8 @@ class _Stream:
         """Do nothing: the server closes a connection whose response is not complete."""
 
 
-class _Socket:
-    """A WebSocket of an ASGI server."""
-
-    writes_now = False
+class _Socket(Socket):
+    """A WebSocket of an ASGI server, which may make each message wait."""
 
     def __init__(self, request: AsgiRequest, receive: Receive, max_message: int) -> None:
         self._request = request
@@ -389,15 +380,10 @@ class _Socket:
                 return
             yield data
 
-    def send_now(self, data: bytes) -> bool:
-        """Send nothing: an ASGI server may make each message wait."""
-        del data
-        return False
-
-    async def send(self, data: bytes) -> None:
+    async def write(self, piece: bytes, /) -> None:
         if self._is_closed:
             raise ConnectionResetError("the client has disconnected")
-        await self._request.send({"type": "websocket.send", "text": data.decode()})
+        await self._request.send({"type": "websocket.send", "text": piece.decode()})
 
     async def close(self, code: int, reason: str) -> None:
         if self._is_closed:

@@ -12,7 +12,6 @@ import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Unpack, cast
 
@@ -28,7 +27,15 @@ from rxworker.messages.settings import awaited
 from rxworker.transport.listening import is_loopback, stop_listening
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import HEADERS, Guard, add_headers
-from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
+from rxworker.ui.web.http.request import (
+    SUBPROTOCOL,
+    Outlet,
+    ResponseStream,
+    Route,
+    Socket,
+    WebRequest,
+    with_authorization,
+)
 from rxworker.ui.web.http.responses import error_response, health_routes
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.workers import Workers
@@ -228,81 +235,73 @@ Below the low-water mark of asyncio and uvloop (16 KiB) no write waits.
 """
 
 
-def _now(request: web.Request, data: bytes, write: Callable[[bytes], Coroutine[object, object, None]]) -> bool:
-    """Write to a connection unless its client is behind. Whether it was written."""
-    transport = request.transport
-    if transport is None or transport.is_closing():
+class _Outlet(Outlet):
+    """What is written to a connection of aiohttp."""
+
+    writes_now = True
+
+    def __init__(
+        self, request: web.Request, send: Callable[[bytes], Coroutine[object, object, None]], stall_seconds: float
+    ) -> None:
+        self._request, self._send, self._stall_seconds = request, send, stall_seconds
+
+    def write_now(self, piece: bytes, /) -> bool:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() + len(piece) >= MAX_WAITING:
+            return False
+        writing = self._send(piece)
+        try:
+            writing.send(None)
+        except StopIteration:
+            return True
+        except ConnectionError:
+            return False
+        # It waits, which it does not below that limit. What it waits for cannot be left: the client connects again.
+        writing.close()
+        transport.abort()
         return False
-    if transport.get_write_buffer_size() + len(data) >= MAX_WAITING:
-        return False
-    writing = write(data)
-    try:
-        writing.send(None)
-    except StopIteration:
-        return True
-    except ConnectionError:
-        return False
-    # It waits, which it does not below that limit. What it waits for cannot be left: the client connects again.
-    writing.close()
-    transport.abort()
-    return False
+
+    async def write(self, piece: bytes, /) -> None:
+        with _write_timeout(self._request, self._stall_seconds):
+            await self._send(piece)
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(_Outlet, ResponseStream):
     """A response that aiohttp sends."""
 
-    request: web.Request
-    response: web.StreamResponse
-    stall_seconds: float
-    writes_now: bool = True
-
-    def write_now(self, data: bytes) -> bool:
-        return _now(self.request, data, self.response.write)
-
-    async def write(self, data: bytes) -> None:
-        with _write_timeout(self.request, self.stall_seconds):
-            await self.response.write(data)
+    def __init__(self, request: web.Request, response: web.StreamResponse, stall_seconds: float) -> None:
+        super().__init__(request, response.write, stall_seconds)
+        self._response = response
 
     async def end(self) -> None:
-        await self.response.write_eof()
+        await self._response.write_eof()
 
     def abort(self) -> None:
-        if self.request.transport is not None:
-            self.request.transport.abort()
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
 
 CLOSE_SECONDS = 2.0
 """Seconds a client has to answer when its WebSocket is closed."""
 
 
-@dataclass(slots=True)
-class _Socket:
+class _Socket(_Outlet, Socket):
     """A WebSocket of aiohttp."""
 
-    request: web.Request
-    socket: web.WebSocketResponse
-    stall_seconds: float
-    writes_now: bool = True
-
-    def send_now(self, data: bytes) -> bool:
-        return _now(self.request, data, self._send)
-
-    async def _send(self, data: bytes) -> None:
-        await self.socket.send_frame(data, WSMsgType.TEXT)
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse, stall_seconds: float) -> None:
+        super().__init__(request, partial(socket.send_frame, opcode=WSMsgType.TEXT), stall_seconds)
+        self._socket = socket
 
     async def messages(self) -> AsyncGenerator[str | bytes, None]:
-        async for message in self.socket:
+        async for message in self._socket:
             if message.type is WSMsgType.ERROR:
                 return
             yield message.data if message.type is WSMsgType.TEXT else b""
 
-    async def send(self, data: bytes) -> None:
-        with _write_timeout(self.request, self.stall_seconds):
-            await self._send(data)
-
     async def close(self, code: int, reason: str) -> None:
-        await self.socket.close(code=code, message=reason.encode())
+        await self._socket.close(code=code, message=reason.encode())
 
 
 HEAD_SECONDS = 10.0

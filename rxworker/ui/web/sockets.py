@@ -210,7 +210,7 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         async with self._turn:
-            await self.socket.send(data)
+            await self.socket.write(data)
 
     # As an outlet for records.
 
@@ -221,4 +221,4 @@ class Connection:
 
         ``False`` if nothing was sent.
         """
-        return not self._turn.locked() and self.socket.send_now(piece)
+        return not self._turn.locked() and self.socket.write_now(piece)

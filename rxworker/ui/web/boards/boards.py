@@ -455,7 +455,7 @@ class Folds:
         entries = await query.entries(runs)
         key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
         if (known := self._past.get(key)) is None:
-            known = await self._shared(key, partial(self._of_runs, Fold(dashboard), entries, now))
+            known = await self._shared(key, lambda: self._of_runs(Fold(dashboard), entries, now))
             if query.time is not None and now < time.time() - SETTLED:
                 self._past[key] = known
                 if len(self._past) > MAX_PAST:

@@ -186,29 +186,36 @@ class WebRequest(ABC):
         """
 
 
-class ResponseStream(Protocol):
-    """A response whose body is written in pieces.
+class Outlet(Protocol):
+    """A connection to a client, as far as pieces are written to it.
 
     Attributes:
         writes_now: Whether `write_now` may write.
     """
 
-    writes_now: bool
+    writes_now: bool = False
 
-    def write_now(self, data: bytes) -> bool:
+    def write_now(self, piece: bytes, /) -> bool:
         """Write a piece unless the client is behind.
 
         ``False`` if nothing was written: then use `write`, which waits, or fails.
         """
-        ...
+        del piece
+        return False
 
-    async def write(self, data: bytes) -> None:
-        """Write a piece. A client that reads nothing for ``stall_seconds`` is disconnected.
+    async def write(self, piece: bytes, /) -> None:
+        """Write a piece, as soon as the client has read enough.
+
+        A client that reads nothing for ``stall_seconds`` is disconnected.
 
         Raises:
-            ConnectionError: The client has disconnected.
+            ConnectionError: The client has disconnected, or reads nothing.
         """
         ...
+
+
+class ResponseStream(Outlet, Protocol):
+    """A response whose body is written in pieces."""
 
     async def end(self) -> None:
         """The body is complete."""
@@ -219,35 +226,11 @@ class ResponseStream(Protocol):
         ...
 
 
-class Socket(Protocol):
-    """An open WebSocket.
-
-    Attributes:
-        writes_now: Whether `send_now` may send.
-    """
-
-    writes_now: bool
-
-    def send_now(self, data: bytes) -> bool:
-        """Send a text message unless the client is behind.
-
-        ``False`` if nothing was sent: then use `send`, which waits, or fails.
-        """
-        ...
+class Socket(Outlet, Protocol):
+    """An open WebSocket. Each piece is a text message in UTF-8."""
 
     def messages(self) -> AsyncGenerator[str | bytes, None]:
         """The messages of the client until it disconnects, or sends what is not a message."""
-        ...
-
-    async def send(self, data: bytes) -> None:
-        """Send a text message. A client that reads nothing for ``stall_seconds`` is disconnected.
-
-        Args:
-            data: The text in UTF-8.
-
-        Raises:
-            ConnectionError: The client has disconnected.
-        """
         ...
 
     async def close(self, code: int, reason: str) -> None:

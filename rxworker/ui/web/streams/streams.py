@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
-from typing import Protocol
 
 from msgspec import Struct
 from reactivex import abc
@@ -19,7 +18,7 @@ from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.run.run import Run
-from rxworker.ui.web.http.request import ResponseStream, WebRequest
+from rxworker.ui.web.http.request import Outlet, ResponseStream, WebRequest
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import Clients, RunEntry
@@ -100,28 +99,6 @@ async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Recor
             # The last record contains the error that ended the run.
             if not entry.run.done():
                 raise
-
-
-class Outlet(Protocol):
-    """A connection to a client.
-
-    Attributes:
-        writes_now: Whether `write_now` may write.
-    """
-
-    writes_now: bool
-
-    def write_now(self, piece: bytes, /) -> bool:
-        """Write a piece unless the client is behind. ``False`` if nothing was written."""
-        ...
-
-    async def write(self, piece: bytes, /) -> None:
-        """Write a piece, as soon as the client has read enough.
-
-        Raises:
-            ConnectionError: The client has disconnected, or reads nothing.
-        """
-        ...
 
 
 async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
@@ -345,7 +322,7 @@ class Streams:
             task.cancel()
 
 
-class Writer:
+class Writer(Outlet):
     """Writes the pieces of a response, and a keep-alive comment when idle.
 
     Args:
@@ -371,7 +348,7 @@ class Writer:
         if kind is None:
             await self._response.end()
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: bytes, /) -> None:
         """Write a piece, as soon as the client has read enough.
 
         Raises:
@@ -381,7 +358,7 @@ class Writer:
         await self._response.write(piece)
         self._due = self._time() + self._pause
 
-    def write_now(self, piece: bytes) -> bool:
+    def write_now(self, piece: bytes, /) -> bool:
         """Write a piece unless the client is behind. ``False`` if nothing was written."""
         if self._due == inf or not self._response.write_now(piece):
             return False
