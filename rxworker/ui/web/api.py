@@ -141,19 +141,12 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
     with state.streams.take():
         if (socket := await request.open_socket(MAX_MESSAGE)) is None:
             raise ApiError(400, "no_websocket", "this address takes a WebSocket")
-        connection = Connection(
-            socket,
-            state.runs.of(request),
-            state.streams,
-            state.published,
-            instance=state.instance,
-            who=f"page {request.remote or ''}".strip(),
-        )
-        state.sockets.add(connection)
+        connection = Connection(socket, state, state.runs.of(request), f"page {request.remote or ''}".strip())
+        state.sockets.add(connection.close)
         try:
             await connection.serve()
         finally:
-            state.sockets.discard(connection)
+            state.sockets.discard(connection.close)
     return None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -23,8 +23,8 @@ from rxworker.protocols import socket as wire
 from rxworker.ui.web.http.request import Socket
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.of_user import Runs
-from rxworker.ui.web.streams.published import PublishedStreams
-from rxworker.ui.web.streams.streams import CLOSE_SECONDS, Streams, follow_run, send_records
+from rxworker.ui.web.state import ServerState
+from rxworker.ui.web.streams.streams import CLOSE_SECONDS, follow_run, send_records
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -49,10 +49,8 @@ class Connection:
 
     Args:
         socket: The open WebSocket.
-        runs: The runs that it may watch.
-        streams: Limits the number of watchers.
-        published: The published streams, of which it may watch those of the user of ``runs``.
-        instance: The id of this start of the server.
+        state: The state of the server: its published streams, and what limits the number of watchers.
+        runs: The runs that it may watch, and the user of the published streams that it may watch.
         who: The default name of its watchers.
 
     Attributes:
@@ -60,11 +58,8 @@ class Connection:
     """
 
     socket: Socket
+    state: ServerState
     runs: Runs
-    streams: Streams
-    published: PublishedStreams
-    _: KW_ONLY
-    instance: str
     who: str
 
     def __post_init__(self) -> None:
@@ -78,7 +73,7 @@ class Connection:
     async def serve(self) -> None:
         """Handle messages until the client disconnects."""
         try:
-            await self._send_message(wire.Hello(self.instance))
+            await self._send_message(wire.Hello(self.state.instance))
             async with aclosing(self.socket.messages()) as messages:
                 async for message in messages:
                     if not await self._handle(message):
@@ -182,7 +177,7 @@ class Connection:
         except ApiError:
             await self._send_message(wire.RunGone(request.run_id))
             return
-        with self.streams.take(entry):
+        with self.state.streams.take(entry):
             await entry.open()
             name = request.name or self.who
             await send_records(self, follow_run(entry, entry.message, name, request.delivery), request.after)
@@ -190,11 +185,11 @@ class Connection:
 
     async def _send_items(self, request: wire.WatchStream) -> None:
         try:
-            entry = self.published.find(request.stream, self.runs.owner)
+            entry = self.state.published.find(request.stream, self.runs.owner)
         except ApiError:
             await self._send_message(wire.StreamGone(request.stream))
             return
-        with self.streams.take():
+        with self.state.streams.take():
             followed = entry.followed(entry.message, request.name or self.who, request.delivery)
             await send_records(self, followed, entry.after(request.after))
         await self._send(entry.end_message())

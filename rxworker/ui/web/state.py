@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
@@ -33,7 +33,6 @@ from rxworker.ui.web.runs.entry import ConversationEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs, outermost_id
 from rxworker.ui.web.runs.store import OnRun, RunStore
 from rxworker.ui.web.runs.workers import MakeWorkerError, Workers, WorkerSource
-from rxworker.ui.web.sockets import Connection
 from rxworker.ui.web.streams.published import PublishedStreams, check_loop
 from rxworker.ui.web.streams.streams import Streams
 from rxworker.worker import QueuedWorker, recover_all, session_of
@@ -106,7 +105,7 @@ class ServerState:
         published: The published streams.
         boards: The dashboards.
         links: The read-only links.
-        sockets: The open WebSockets.
+        sockets: What closes each open WebSocket.
         page: The files of the page.
     """
 
@@ -140,7 +139,7 @@ class ServerState:
         self.all_runs: Observable[Run[Any]] = self.store.runs
         self.runs = Runs(self.store, self.workers)
         self.streams = Streams(settings, self.store)
-        self.sockets = set[Connection]()
+        self.sockets = set[Callable[[], Awaitable[None]]]()
         self.page = Page(settings.mermaid)
         self.published = PublishedStreams(has_users=self.has_users, rate=settings.writes_per_second)
         for stream in streams:
@@ -488,7 +487,7 @@ class ServerState:
             await self._on_alert.close()
         self.links.close()
         await self.store.close()
-        await asyncio.gather(*[connection.close() for connection in self.sockets], return_exceptions=True)
+        await asyncio.gather(*[close() for close in self.sockets], return_exceptions=True)
         await self.streams.close()
         self.store.forget()
 
