@@ -18,7 +18,6 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerErro
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.messages.settings import awaited, checks_arguments
-from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.resume.stored import last_input, title_of
 from rxworker.run.run import Run
 from rxworker.tools.cancellation import keep, retrieve
@@ -144,11 +143,7 @@ class ServerState:
         self.published = PublishedStreams(has_users=self.has_users, rate=settings.writes_per_second)
         for stream in streams:
             self.published.add(stream)
-        meters = usage(settings.prices)
-        if dashboards is None:
-            dashboards = meters, runs(settings.prices)
-        fleets = [] if log is None else [fleet(period, settings.prices) for period in PERIODS]
-        self.boards = Boards(dashboards, self.store, meters, fleets, has_xray=settings.xray)
+        self.boards = Boards(dashboards, self.store)
         self._on_alert = None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
         self._rerun = None if log is None else rerun
         self._rerunning = asyncio.Lock()

@@ -25,6 +25,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
+from rxworker import panels
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, XRay, explain, read_selection
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
@@ -42,6 +43,7 @@ from rxworker.operators.kernel import Scheduler, Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.redact import json_redactor
 from rxworker.run.run import Run
+from rxworker.tools.cancellation import retrieve
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry, without_labels
 from rxworker.ui.web.runs.of_user import Runs
@@ -543,8 +545,7 @@ class Folds:
     def _folded(self, key: _Moment, task: _FoldTask) -> None:
         if self._folds.get(key) is task:
             del self._folds[key]
-        if not task.cancelled():
-            task.exception()  # it is raised for those who wait
+        retrieve(task)  # it is raised for those who wait
 
     def close(self) -> None:
         """Compute no moment any more."""
@@ -556,12 +557,9 @@ class Boards:
     """The dashboards of a server.
 
     Args:
-        dashboards: The dashboards.
+        dashboards: The dashboards; by default those of the product. One of them that has the name of one of these is
+            shown in its place.
         store: The runs.
-        meters: The dashboard of the page and for metrics. One of the dashboards that has its name is shown in its
-            place.
-        own: Further dashboards of the product, in the same way.
-        has_xray: Whether clients may see the operators of panels.
 
     Attributes:
         feeds: The boards that are computed now, by user, dashboard and scope.
@@ -571,31 +569,24 @@ class Boards:
         ConfigurationError: An item is not a dashboard, or two have the same name.
     """
 
-    def __init__(
-        self,
-        dashboards: Sequence[Dashboard],
-        store: RunStore,
-        meters: Dashboard,
-        own: Sequence[Dashboard] = (),
-        *,
-        has_xray: bool = True,
-    ) -> None:
-        self._has_xray = has_xray
+    def __init__(self, dashboards: Sequence[Dashboard] | None, store: RunStore) -> None:
+        prices = store.settings.prices
+        meters = panels.usage(prices)  # also for metrics
+        of_log = () if store.log is None else [panels.fleet(period, prices) for period in panels.PERIODS]
         self._dashboards: dict[str, Dashboard] = {}
-        for each in dashboards:
+        for each in (meters, panels.runs(prices)) if dashboards is None else dashboards:
             if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
                 raise ConfigurationError(f"{each!r:.60} is not a dashboard: give dashboards=[Dashboard([panel(...)])]")
             if each.name in self._dashboards:
                 raise ConfigurationError(f"two dashboards have the name {each.name!r}: give one of them name=")
             self._dashboards[each.name] = each
         self._store = store
-        is_shown = any(each is meters for each in dashboards)
         name = meters.name
-        while not is_shown and name in self._dashboards:
+        while dashboards is not None and name in self._dashboards:
             name = f"{name}-of-metrics"
         self._meters = replace(meters, name=name)
         self._served = self._dashboards.copy()
-        for each in (meters, *own):
+        for each in (meters, *of_log):
             self._served.setdefault(each.name, each)
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
         self._lasting = frozenset(map(_key_of, (*self._served.values(), *self._of_links.values())))
@@ -610,7 +601,7 @@ class Boards:
                 each.name,
                 each.title,
                 [PanelInfo(**shared_fields(one, PanelInfo)) for one in each.panels],
-                self._has_xray,
+                self._store.settings.xray,
             )
             for each in self._served.values()
         ]
@@ -645,7 +636,7 @@ class Boards:
             ApiError: There is no such dashboard or panel, or the operators are not shown.
         """
         dashboard = self.find(name)
-        if explains and not self._has_xray:
+        if explains and not self._store.settings.xray:
             raise ApiError(404, "no_xray", "the server does not show operators: Settings(xray=True)")
         known = {each.name: each for each in dashboard.panels}
         if panel not in known:
