@@ -35,7 +35,6 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 
-from rxworker.panels import USAGE
 from rxworker.ui.clean import clean
 from rxworker.ui.terminal.bars import NARROW, Quit, usage_line
 from rxworker.ui.terminal.conversation import ConversationScreen
@@ -267,10 +266,8 @@ class TerminalApp(App[None]):
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
-        wording, find_model = options.get("wording"), options.get("find_model")
-        self.session = TerminalSession(worker, wording, options.get("models", ()), find_model)
-        goes_on, dashboard = options.get("goes_on", False), options.get("dashboard") or USAGE
-        self.conversation = ConversationScreen(self.session, goes_on=goes_on, dashboard=dashboard)
+        self.session = TerminalSession(worker, **options)
+        self.conversation = ConversationScreen(self.session, **options)
         self._leaving: int | None = None
         self._asked = ""
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from reactivex.internal import noop
 from textual.app import ComposeResult
@@ -25,7 +25,6 @@ from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
 
-from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log.values import When
 from rxworker.panels import USAGE
@@ -45,7 +44,7 @@ from rxworker.ui.terminal.bars import (
 from rxworker.ui.terminal.commands import Commands, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.session import SessionStatus, TerminalSession, check_message
+from rxworker.ui.terminal.session import AppOptions, SessionStatus, TerminalSession, check_message
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
@@ -85,8 +84,7 @@ class ConversationScreen(Screen[None]):
 
     Args:
         session: The conversation.
-        goes_on: Whether it begins with the stored conversation that was used last.
-        dashboard: What ``/usage`` shows.
+        options: As for `run_app`.
 
     Attributes:
         session: The conversation.
@@ -109,16 +107,16 @@ class ConversationScreen(Screen[None]):
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
-    def __init__(self, session: TerminalSession, *, goes_on: bool = False, dashboard: Dashboard = USAGE) -> None:
+    def __init__(self, session: TerminalSession, **options: Unpack[AppOptions]) -> None:
         super().__init__()
         self.session = session
-        self._goes_on = goes_on
+        self._goes_on = options.get("goes_on", False)
         self.rested = asyncio.Event()
         self.can_fold = False
         self.is_left = False
         self._clock: Timer | None = None
         self._began = 0.0
-        self._commands = Commands(self, session, self.show_session, dashboard)
+        self._commands = Commands(self, session, self.show_session, options.get("dashboard") or USAGE)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Return whether a key is active now."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from copy import copy
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -283,9 +283,7 @@ class TerminalSession:
     Args:
         begun: The session to continue, or a worker, for its own; it has the conversation again after `close`. Without a
             log, the runs are in memory until then.
-        wording: Returns the line that describes an error; by default the text of the error.
-        models: Other models that the user may choose.
-        find_model: Returns the model of a provider's name and a model's name.
+        options: As for `run_app`.
 
     Attributes:
         models: The models that were given or used, by their names.
@@ -301,13 +299,7 @@ class TerminalSession:
         pause_requested: Whether the user requested the pause.
     """
 
-    def __init__(
-        self,
-        begun: Worker | Session,
-        wording: Wording | None = None,
-        models: Iterable[Model] = (),
-        find_model: FindModel | None = None,
-    ) -> None:
+    def __init__(self, begun: Worker | Session, **options: Unpack[AppOptions]) -> None:
         self._first = first = begun.session
         self.worker = first.worker
         self.log = first.log or MemoryLog()
@@ -315,9 +307,9 @@ class TerminalSession:
         self.active: Run[object] | None = None
         self.sent = Sent()
         self.latest = ""
-        self.models = {model_name(each): each for each in (self.worker.model, *models)}
-        self._find_model = find_model
-        self._wording = wording or _plain
+        self.models = {model_name(each): each for each in (self.worker.model, *options.get("models", ()))}
+        self._find_model = options.get("find_model")
+        self._wording = options.get("wording") or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
         name = first.run_labels.get(CONVERSATION) or new_conversation()
