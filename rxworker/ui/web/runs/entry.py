@@ -216,8 +216,8 @@ class ConversationEntry:
         number = self.reads
         found = () if self.current is None else await self.current.allowed()
         if number < self.newest:
-            return  # one that began later has ended before
-        self.newest = number
+            found = self.allowed  # one that began later has ended before
+        self.newest = max(number, self.newest)
         if (allowed := tuple(dict.fromkeys((*found, *more)))) != self.allowed:
             self.allowed = allowed
             self.changed()
