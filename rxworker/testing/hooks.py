@@ -88,7 +88,7 @@ def raise_from_watchers() -> Generator[None, None, None]:
         raise BaseExceptionGroup("watchers have raised", errors)
 
 
-async def NEVER(_: object) -> None:  # noqa: N802 - it stands among answers
+async def NEVER(_: object) -> None:  # noqa: N802 - given as a value
     """An answer of a `HookStub` that never arrives."""
     await asyncio.get_running_loop().create_future()
 
