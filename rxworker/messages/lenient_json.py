@@ -58,17 +58,6 @@ class SurrogateJoiner:
 
     def repaired(self, data: bytes) -> bytes | None:
         """The JSON without halves; ``None`` where they are not what is wrong with it."""
-        # A half is an escape from \ud800 on; other characters that are written as escapes are whole.
-        if b"\\ud" not in data and b"\\uD" not in data and _is_utf8(data):
-            return None
-        return self._read(data)
-
-    def joined(self, data: bytes) -> bytes:
-        """Later data, with the two halves of a character joined if a half is held and this is the next of its text."""
-        repaired = self._read(data) if self.held else None
-        return data if repaired is None else repaired
-
-    def _read(self, data: bytes) -> bytes | None:
         text = data.decode("utf-8", "replace")
         try:
             value: Json = json.loads(text)
@@ -78,6 +67,11 @@ class SurrogateJoiner:
         if cleaned == value and text.encode() == data:
             return None
         return json.dumps(cleaned, ensure_ascii=False).encode()
+
+    def joined(self, data: bytes) -> bytes:
+        """Later data, with the two halves of a character joined if a half is held and this is the next of its text."""
+        repaired = self.repaired(data) if self.held else None
+        return data if repaired is None else repaired
 
     def _cleaned(self, value: Json, key: Key, name: str) -> Json:
         if isinstance(value, str):
@@ -107,14 +101,6 @@ def whole(text: str) -> str:
     True
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def read_json(data: bytes) -> Json:

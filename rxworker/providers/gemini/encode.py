@@ -229,12 +229,8 @@ def _opaque(block: content.OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block, "")]  # a part has no type
 
 
-def _own_text(block: content.Text, own: bool) -> list[JsonObject]:
+def _own_text(block: content.Text | content.Refusal, own: bool) -> list[JsonObject]:
     return list(split(block.text, block.echo if own else None))
-
-
-def _refused(block: content.Refusal, _: bool) -> list[JsonObject]:
-    return _text(block)
 
 
 def _thought(block: content.Thinking, own: bool) -> list[JsonObject]:
@@ -260,7 +256,7 @@ USER: PartEncoders = {
 }
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
     content.Text: _own_text,
-    content.Refusal: _refused,
+    content.Refusal: _own_text,
     content.Thinking: _thought,
     content.Image: _made,
     content.Document: _made,
