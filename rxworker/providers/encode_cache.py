@@ -126,11 +126,16 @@ Body: TypeAlias = dict[str, Json | Raw | tuple[Raw | JsonObject, ...]]
 class MessageEncoder(ABC):
     """Encodes the messages of one conversation, in order.
 
+    Args:
+        settings: What it encodes for. One with the same settings encodes the same messages alike.
+
     Attributes:
+        settings: The same.
         lasting: Whether it may outlive the request: it holds no pictures and no documents.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: object) -> None:
+        self.settings = settings
         self.lasting = True
         self._fed = 0
 
@@ -146,11 +151,6 @@ class MessageEncoder(ABC):
     @abstractmethod
     def feed(self, message: Message) -> None:
         """Take the next message."""
-
-    def is_like(self, new: MessageEncoder) -> bool:
-        """Whether it encodes as the new one does."""
-        del new
-        return True
 
     def parts(self, encoded: Sequence[JsonObject]) -> list[Part]:
         """Some members of an array, at least one, for `array`.
@@ -196,7 +196,7 @@ class Remembered(Generic[E]):
             encode: Makes the body of the request, by an encoder.
         """
         encoder = self.take(messages)
-        if encoder is None or not encoder.is_like(new):
+        if encoder is None or encoder.settings != new.settings:
             encoder = new
         body = to_json(encode(encoder))
         self.keep(messages, encoder, len(body))

@@ -164,7 +164,7 @@ class MessagesEncoder(MessageEncoder):
     """
 
     def __init__(self, *, takes_unsealed: bool = False) -> None:
-        super().__init__()
+        super().__init__(takes_unsealed)
         self.takes_unsealed = takes_unsealed
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
@@ -204,10 +204,6 @@ class MessagesEncoder(MessageEncoder):
             self._toolsets[str(encoded["id"])] = encoded[TOOLSET]
         elif encoded["type"] == RESULT and (toolset := self._toolsets.get(str(encoded["tool_use_id"]))) is not None:
             encoded[TOOLSET] = toolset
-
-    def is_like(self, new: MessageEncoder) -> bool:
-        """Whether it encodes for a service that takes the same."""
-        return isinstance(new, MessagesEncoder) and self.takes_unsealed is new.takes_unsealed
 
     def messages(
         self, marks: int = MAX_MARKS, container: str | None = None, moving: content.CachePoint | None = None

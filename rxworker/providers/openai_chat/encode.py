@@ -101,14 +101,13 @@ class MessagesEncoder(MessageEncoder):
 
     Attributes:
         dialect: The same.
-        has_tools: The same.
         breakpoints: The same.
     """
 
     def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False, breakpoints: bool = False) -> None:
-        super().__init__()
+        self._demands_all = has_tools and dialect.demands_reasoning == "answers"
+        super().__init__(dialect, breakpoints, self._demands_all)
         self.dialect = dialect
-        self.has_tools = has_tools
         self.breakpoints = breakpoints
         # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.
         self._answered: list[Part] = []
@@ -141,14 +140,6 @@ class MessagesEncoder(MessageEncoder):
                 self._answered += self.parts(results)
             if parts:
                 self._rest += self.parts([{"role": "user", "content": flat(parts)}])
-
-    def is_like(self, new: MessageEncoder) -> bool:
-        """Whether it encodes for the same dialect, and as many tools as matter to that."""
-        if not isinstance(new, MessagesEncoder) or self.dialect is not new.dialect:
-            return False
-        if self.breakpoints is not new.breakpoints:
-            return False
-        return self.has_tools is new.has_tools or self.dialect.demands_reasoning != "answers"
 
     def messages(self, system: str | None, mark: JsonObject | None = None) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far.
@@ -192,9 +183,7 @@ class MessagesEncoder(MessageEncoder):
             encoded["tool_calls"] = calls
         if images:
             encoded[IMAGES] = images
-        demanded = dialect.demands_reasoning
-        of_all = demanded == "answers" and self.has_tools
-        is_demanded = of_all or (demanded != "" and bool(calls))
+        is_demanded = self._demands_all or (dialect.demands_reasoning != "" and bool(calls))
         if thinking or is_demanded:
             encoded |= _thinking(thinking, bool(calls), dialect, is_demanded=is_demanded)
         self._asked = len(self._answered) + len(self._rest)

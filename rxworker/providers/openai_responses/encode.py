@@ -120,7 +120,7 @@ class InputEncoder(MessageEncoder):
     """
 
     def __init__(self, *, breakpoints: bool = False) -> None:
-        super().__init__()
+        super().__init__(breakpoints)
         self.breakpoints = breakpoints
         self.items: list[Part] = []
         # What the answer to a call begins with, by the call's id, which may come again.
@@ -141,10 +141,6 @@ class InputEncoder(MessageEncoder):
             items = _encode_user(message, self._answers, breakpoints=self.breakpoints)
         if items:
             self.items += self.parts(items)
-
-    def is_like(self, new: MessageEncoder) -> bool:
-        """Whether it sends cache points as well."""
-        return isinstance(new, InputEncoder) and self.breakpoints is new.breakpoints
 
 
 def _encode_foreign(blocks: Sequence[content.Content]) -> list[JsonObject]:
