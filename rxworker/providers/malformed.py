@@ -191,12 +191,8 @@ class LenientDecoder(ABC):
         raw = read_json(frame.data)
         if raw is None:
             return self._take_garbage(frame)
-        failure = self._failure_in(raw, frame.event)
+        failure = stream_failure(frame.event, raw)
         return self._take_error(failure) if failure else [*self._take_raw(raw, frame)]
-
-    def _failure_in(self, raw: Json, event: str) -> Failure | None:
-        """The failure that such a frame reports."""
-        return stream_failure(event, raw)
 
     def _take_error(self, failure: Failure) -> Events:
         """Take an error of the service."""

@@ -25,13 +25,12 @@ from msgspec.structs import replace
 from rxworker import events
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
-from rxworker.messages.lenient_json import as_object, json_text, read_json
+from rxworker.messages.lenient_json import json_text, read_json
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Events
-from rxworker.providers.failure import Failure
-from rxworker.providers.failure import read_failure as read_any
+from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.finish_reasons import read_stop
-from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
+from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely, stream_failure
 from rxworker.providers.takes import made_id
 from rxworker.providers.usage import numbers_in
 
@@ -49,16 +48,6 @@ def read_usage(line: WireLine) -> Usage | None:
 def numbers(raw: JsonObject) -> list[int | None]:
     """The numbers as they were sent. Ollama does not report caches."""
     return numbers_in(raw, "prompt_eval_count", "eval_count")
-
-
-def read_failure(raw: Json) -> Failure:
-    """The failure of a line. What nothing is known of is the server's, since the request had been accepted.
-
-    >>> read_failure({"error": "an error was encountered while running the model"}).kind
-    'server'
-    """
-    failure = read_any(raw) or Failure("the server gave no reason")
-    return failure if failure.kind != "unknown" else replace(failure, kind="server")
 
 
 class WireMessage(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -158,7 +147,7 @@ class OllamaDecoder(LenientDecoder):
             return ()
         if self._is_careful:
             if self._broken:
-                return self._fail(self._failure_in(read_json(line), LINE) or BROKEN)
+                return self._fail(stream_failure(LINE, read_json(line)) or BROKEN)
             line = self._joiner.joined(line)
         try:
             wire = decode_line(line)
@@ -186,7 +175,7 @@ class OllamaDecoder(LenientDecoder):
 
     def _take(self, wire: WireLine, line: bytes) -> Iterator[events.ResponseEvent]:
         if wire.error:
-            yield from self._fail(read_failure(read_json(line)))
+            yield from self._fail(error_failure(read_json(line)))
             return
         yield from self._start(wire)
         if wire.message is not None:
@@ -260,9 +249,9 @@ class OllamaDecoder(LenientDecoder):
 
     # what does not fit
 
-    def _failure_in(self, raw: Json, event: str) -> Failure | None:
-        del event
-        return read_failure(raw) if as_object(raw).get("error") else None
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
+        # What nothing is known of is the server's, since the request had been accepted.
+        return super()._fail(replace(failure, kind="server") if failure.kind == "unknown" else failure, stop)
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         if not isinstance(raw, dict):
