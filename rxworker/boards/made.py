@@ -5,11 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from rxworker.boards.dashboard import Fold
-from rxworker.boards.panel import BETWEEN
+from rxworker.boards.panel import BETWEEN, MAX_RUNS, Known
 from rxworker.events import Record
-
-MAX_RUNS = 10_000
-"""The maximum number of runs that are known; of further ones those are dropped whose last value is the oldest."""
 
 
 class MadeBy(Struct, frozen=True):
@@ -51,7 +48,7 @@ class Makers:
     def __init__(self, fold: Fold, group: str = "") -> None:
         self._group = group
         self._is_whole = False  # the group has values of its own, not only as a part of others
-        self._runs: dict[str, MadeBy] = {}
+        self._runs = Known[MadeBy]()
         for cell in fold.cells.values():
             cell.values.on_made = self._note
 
@@ -70,5 +67,3 @@ class Makers:
         self._runs[record.run_id] = MadeBy(
             record.run_id, record.seq, record.time, 1 if before is None else before.values + 1
         )
-        if len(self._runs) > MAX_RUNS:
-            del self._runs[next(iter(self._runs))]

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, get_args
 
 from msgspec import Struct
 
@@ -21,6 +21,8 @@ from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import NO_KINDS, Kinds, Operator
 from rxworker.views.amounts import duration, money
+
+A = TypeVar("A")
 
 View: TypeAlias = Literal["number", "line", "area", "bar", "table", "heat", "lane", "text", "state"]
 """How the values of a panel are shown: see `panel`."""
@@ -55,6 +57,15 @@ def kept_kinds(group: Group | None, read: Kinds) -> Kinds | None:
     return None if keeps is None else keeps | (read if names is None else read & names)
 
 
+class Known(dict[str, A]):
+    """What is known of runs, by their ids: of more than `MAX_RUNS` the oldest are dropped."""
+
+    def __setitem__(self, run: str, known: A, /) -> None:
+        super().__setitem__(run, known)
+        if len(self) > MAX_RUNS:
+            del self[next(iter(self))]
+
+
 class LabelGroup:
     """The label of the run of a record, as a group. Made by `label_of`.
 
@@ -72,7 +83,7 @@ class LabelGroup:
     def __init__(self, name: str, default: str | None) -> None:
         self.name = name
         self._default = default
-        self._known: dict[str, str | None] = {}
+        self._known = Known[str | None]()
 
     def begin(self) -> LabelGroup:
         """One that has seen no run, for a panel that is computed."""
@@ -80,12 +91,10 @@ class LabelGroup:
 
     def __call__(self, record: Record) -> str | None:
         """The group of the next record."""
-        known, run, event = self._known, record.run_id, record.event
+        event = record.event
         if isinstance(event, RunStart | RunResume | Fork) and not record.path:
-            known[run] = self._found(event)
-            if len(known) > MAX_RUNS:
-                del known[next(iter(known))]
-        return known.get(run, self._default)
+            self._known[record.run_id] = self._found(event)
+        return self._known.get(record.run_id, self._default)
 
     def _found(self, first: RunStart | RunResume | Fork) -> str | None:
         return first.labels.get(self.name, self._default)
@@ -125,7 +134,7 @@ class RunGroup:
     keeps: ClassVar[Kinds] = frozenset({RunResume})
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._known = Known[str]()
 
     def begin(self) -> RunGroup:
         """One that has seen no run, for a panel that is computed."""
@@ -139,8 +148,6 @@ class RunGroup:
         known, run, event = self._known, record.run_id, record.event
         paused = event.resumes if isinstance(event, RunResume) and not record.path else ""
         known[run] = known.get(paused, paused) or run
-        if len(known) > MAX_RUNS:
-            del known[next(iter(known))]
         return known[run]
 
 
@@ -156,12 +163,12 @@ class ModelGroup:
     name = "model"
     keeps: ClassVar[Kinds] = frozenset({AttemptStart, ConversationCompact})
 
-    def __init__(self, known: dict[str, dict[tuple[str, ...], str]] | None = None) -> None:
+    def __init__(self, known: Known[dict[tuple[str, ...], str]] | None = None) -> None:
         self._known = known
 
     def begin(self) -> ModelGroup:
         """One that has seen no run, for a panel that is computed."""
-        return ModelGroup({})
+        return ModelGroup(Known())
 
     def __call__(self, record: Record) -> str | None:
         """The group of the next record."""
@@ -169,9 +176,7 @@ class ModelGroup:
         if isinstance(event, AttemptStart):
             model = event.model or UNNAMED
             if known is not None:
-                known.setdefault(record.run_id, {})[record.path] = model
-                if len(known) > MAX_RUNS:
-                    del known[next(iter(known))]
+                known[record.run_id] = {**known.get(record.run_id, {}), record.path: model}
             return model
         if isinstance(event, ConversationCompact):
             return event.model or UNNAMED
