@@ -320,6 +320,22 @@ async def test_a_call_that_needs_approval_waits_for_the_user() -> None:
     assert model.requests[1].conversation.messages[-1].tool_results[0].text == "deleted a.py"
 
 
+async def test_what_waits_in_the_background_waits_for_the_user_when_the_model_has_answered() -> None:
+    @tool(background=True)
+    async def sure(context: ToolContext) -> str:
+        if context.begun is None:
+            context.ask(Question("sure", "Sure?"))
+        return "They are sure."
+
+    make, model = scripted(call("sure"), "I wait.", "They are.", tools=[sure])
+    async with serving(make, "allow_once") as client:
+        assert await client.prompt(await client.open(), "Go") == {"stopReason": "end_turn"}
+    (question,) = client.questions
+    assert question["toolCall"]["content"][0]["content"]["text"] == "sure has a question: Sure?"
+    assert client.text.endswith("They are.")
+    assert "They are sure." in model.requests[2].conversation.messages[-1].text
+
+
 async def test_always_is_remembered_in_the_session_and_once_is_not() -> None:
     make, model = deleting("a.py", "b.py", "c.py")
     async with serving(make, "allow_once", "allow_always") as client:

@@ -520,15 +520,15 @@ async def test_calls_inside_calls_are_decided_about_one_by_one(open_app: Open) -
     assert [it.deleted for it in both] == [[], ["b.txt"]]
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
-async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_answered: bool) -> None:
+@pytest.mark.parametrize(("is_answered", "is_late"), [(True, False), (False, False), (True, True)])
+async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_answered: bool, is_late: bool) -> None:
     schema: JsonObject = {
         "type": "object",
         "properties": {"guests": {"type": "integer", "minimum": 1}, "on": {"type": "string", "default": "Friday"}},
         "required": ["guests"],
     }
 
-    @tool
+    @tool(background=is_late)
     async def book(context: ToolContext) -> str:
         """Book."""
         if context.begun is None:
@@ -537,7 +537,7 @@ async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_a
         assert reply is not None
         return f"{reply.action} {reply.content}"
 
-    model = ScriptedModel([call("book"), "Done."])
+    model = ScriptedModel([call("book"), *(["I wait."] if is_late else []), "Done."])
     async with open_app(Worker(model, tools=[book])) as person:
         await person.ask("Go.", sees="book has a question")
         assert "tides has a question: How many?" in person.screen
@@ -548,5 +548,6 @@ async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_a
             assert (person.field(0), person.field(1)) == ("0", "Friday")
             await person.press("backspace", "2")
         await person.press("ctrl+s" if is_answered else "ctrl+n", sees="Done.")
-    [result] = model.requests[-1].conversation.messages[-1].tool_results
-    assert result.text == ("accept {'guests': 2, 'on': 'Friday'}" if is_answered else "decline {}")
+    last = model.requests[-1].conversation.messages[-1]
+    text = last.text.partition("\n")[2] if is_late else last.tool_results[0].text
+    assert text == ("accept {'guests': 2, 'on': 'Friday'}" if is_answered else "decline {}")

@@ -114,6 +114,28 @@ async def test_an_ag_ui_client_approves_a_call_with_other_arguments(open_desk: O
     assert (status, "was resumed already" in told, "{" in told) == (409, True, False)
 
 
+async def test_an_ag_ui_client_answers_what_waits_in_the_background(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("sure"), "I wait.", "They are.")
+    events = await stream(desk, "POST", "ag-ui", ag_ui("go", protocolVersion="1.0"))
+    assert text_of(events) == "I wait."
+    [interrupt] = events[-1]["outcome"]["interrupts"]
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    body = ag_ui("go", run="r-2", protocolVersion="1.0", resume=[answer])
+    body["messages"] = []
+    assert text_of(await stream(desk, "POST", "ag-ui", body)).endswith("They are sure.They are.")
+
+
+async def test_a_chat_answers_what_waits_in_the_background(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("sure"), "I wait.", "They are.")
+    parts = await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("go")]})
+    assert "tool-approval-request" in types(parts)
+    _, history = await desk.get("api/chat/c/messages")
+    [part] = [each for each in history[-1]["parts"] if each.get("state") == "approval-requested"]
+    part.update(state="approval-responded", approval={**part["approval"], "approved": True})
+    parts = await stream(desk, "POST", "api/chat", {"id": "c", "messages": history})
+    assert [each["delta"] for each in parts if "delta" in each][-1] == "They are."
+
+
 async def test_a_chat_begins_goes_on_and_is_done(open_desk: OpenDesk) -> None:
     desk = await open_desk("Hello!", "Bye!")
     body = {"id": "c-1", "messages": [said("hi")], "trigger": "submit-message"}
