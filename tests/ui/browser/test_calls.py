@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from playwright.async_api import Locator, Page, expect
 
 from rxworker import Worker, tool
 from rxworker.events import Question
+from rxworker.log import MemoryLog
 from rxworker.messages import Image, JsonObject, Prices, Text
 from rxworker.testing import call, say
 from rxworker.tools import ToolContext
@@ -293,6 +295,35 @@ async def reserve(context: ToolContext) -> str:
         context.ask(Question("tables (python)", "Sign in.", url="https://a.example/in?x"), reply.content)
     booked.append({"form": context.begun.state, "sign": reply.action})
     return "reserved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_log", [True, False])
+async def test_a_question_in_the_background_is_answered_while_the_run_goes_on(desk: Desk, has_log: bool) -> None:
+    may_end = asyncio.Event()
+
+    @tool
+    async def hold() -> str:
+        await may_end.wait()
+        return "held"
+
+    late = tool(name="late", background=True)(reserve_late)
+    model = GatedModel([call("late"), call("hold"), *[say("Done.")] * 3], free=True)
+    async with MemoryLog() as log, desk.asking(model, [late, hold], log=log if has_log else None) as page:
+        panel = page.locator("#approval")
+        await expect(panel).to_contain_text("Sign in.")
+        await desk.press(page, "I have visited it", status="running")
+        await expect(panel).to_be_hidden()
+        may_end.set()
+        await desk.status(page, "finished")
+        await expect(page.locator("#conversation")).to_contain_text("signed in")
+
+
+async def reserve_late(context: ToolContext) -> str:
+    """Sign in, in the background."""
+    if context.begun is None:
+        context.ask(Question("tables (python)", "Sign in.", url="https://a.example/in?x"))
+    return "signed in"
 
 
 @pytest.mark.slow
