@@ -42,7 +42,6 @@ from tests.whole import one_of
 
 HERE = Path(__file__).parent / "client"
 PACKAGE = FILE.parents[1]
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,8 +25,6 @@ from rxworker.worker.queue import begin, end_cancelled
 from tests.log.conftest import OpenLog
 from tests.log.processes import Waiting, end_of, working
 from tests.log.test_clock_steps import set_clock
-
-Make = Callable[[RunInfo], Worker | None]
 
 
 def text_of(run: Replica | Run[object]) -> str:

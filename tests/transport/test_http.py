@@ -45,14 +45,6 @@ async def failure_of(source: Observable[bytes]) -> TransportError:
     return caught.value
 
 
-def counted(function: Callable[..., object], calls: list[int]) -> Callable[..., object]:
-    def call(*arguments: object, **options: object) -> object:
-        calls[0] += 1
-        return function(*arguments, **options)
-
-    return call
-
-
 async def next_of(source: Observable[bytes]) -> tuple[bytes, Callable[[], None]]:
     """The first chunk, and what leaves."""
     first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

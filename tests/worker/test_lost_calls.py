@@ -21,7 +21,6 @@ from rxworker.transport import Client, Retry
 
 QUICK = Retry(retries=2, first=0.0)
 CALLED = StopReason(StopKind.TOOL_USE)
-OPENAI = b'data: {"id": "1", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}\n\ndata: [DONE]\n\n'
 
 PROVIDERS: dict[str, tuple[Callable[[str], Provider], Reply]] = {
     "anthropic": (lambda url: Anthropic("m", api_key="k", base_url=url), Reply(stop=CALLED)),

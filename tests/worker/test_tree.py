@@ -99,10 +99,6 @@ def two_inside(tools: Tools) -> Worker:
     return Worker(ScriptedModel([calls, "So."]), tools=[asks(a, "ask_a"), asks(b, "ask_b"), tools.of["look"]])
 
 
-def wiped(depth: int, what: str = "a") -> tuple[Callable[[Tools], Worker], Any, Any]:
-    return (lambda tools: one_inside(tools, call("wipe", what="a"), depth=depth)), depth, what
-
-
 Case = tuple[Callable[[Tools], Worker], list[Decisions | None], list[str], list[str]]
 """The worker, what is decided at each pause, the effects, and the results of the outer calls."""
 CASES: dict[str, Case] = {

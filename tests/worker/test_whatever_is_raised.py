@@ -55,7 +55,6 @@ POINTS: dict[str, Callable[..., HookLike]] = {
     "on_turn_end": on_turn_end,
     "on_abort": on_abort,
 }
-Raise = Callable[[], None]
 
 
 @tool

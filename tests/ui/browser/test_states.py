@@ -13,7 +13,6 @@ from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import Settings, make_app
 from tests.ui.browser.conftest import Desk, GatedModel, Site
 
-LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 TOKEN = "a-very-secret-token"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from tests.log.processes import stored
 from tests.whole import one_of
 
 Client = TestClient[Any, Any]
-OpenLog = Callable[[], EventLog]
 VIEWS = ["", "/ag-ui", "/ui"]
 
 
