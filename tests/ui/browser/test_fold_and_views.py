@@ -19,7 +19,7 @@ from rxworker.providers import PROVIDERS
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
 from rxworker.transport import Retry
 from rxworker.views import BlockView, CallView, RunView
-from tests.ui.browser.test_fold import NODE, page_tells
+from tests.ui.browser.test_fold import NODE, broken, delete, page_tells
 
 RECORDINGS = Path(__file__).parents[4] / "shared" / "recordings"
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
@@ -108,18 +108,6 @@ def test_the_page_shows_every_recorded_response_as_the_views_do(provider: str) -
 async def look(where: str) -> str:
     """Look somewhere."""
     return f"nothing {where}"
-
-
-@tool
-async def broken() -> str:
-    """Fail."""
-    raise OSError("the disk is gone")
-
-
-@tool(requires_approval=True)
-async def delete(path: str) -> str:
-    """Delete a file."""
-    return f"{path} is gone"
 
 
 def verse() -> Worker:
