@@ -133,8 +133,7 @@ class _Part(Struct, frozen=True):
         kind: The type of the part.
         key: The member of the part that holds its text.
         text: The name of the events of its text.
-        added: The name of the event of its beginning.
-        done: The name of the event of its end.
+        name: The name of the events of its beginning and its end.
         index: The member of its events that holds its index.
         more: Further members of the events of its text.
     """
@@ -143,8 +142,7 @@ class _Part(Struct, frozen=True):
     kind: str
     key: str
     text: str
-    added: str = "response.content_part.added"
-    done: str = "response.content_part.done"
+    name: str = "response.content_part"
     index: str = "content_index"
     more: JsonObject = {}
 
@@ -162,8 +160,7 @@ _PARTS = {
         "summary_text",
         "text",
         "response.reasoning_summary_text",
-        "response.reasoning_summary_part.added",
-        "response.reasoning_summary_part.done",
+        "response.reasoning_summary_part",
         "summary_index",
     ),
 }
@@ -303,8 +300,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
             if block.tool in self._head.tools:
                 item |= {"type": "function_call", "call_id": block.call_id or block.id}
             else:
-                item |= {"type": "mcp_call", "server_label": self._head.model}
-                item |= {"output": None, "error": None}
+                item |= {"type": "mcp_call", "server_label": self._head.model, "output": None, "error": None}
         elif block.block_type is BlockType.THINKING:
             item |= {"type": "reasoning", "summary": []}
         elif block.block_type in TEXTS:
@@ -316,7 +312,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         self._count += 1
         yield known.whole("added")
         if part is not None:
-            yield known.event(part.added, part=part.value(""))
+            yield known.event(f"{part.name}.added", part=part.value(""))
         elif item["type"] == "mcp_call":
             yield known.event("response.mcp_call.in_progress")
 
@@ -325,7 +321,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         if part is not None:
             parts: Json = [part.value(text)]
             yield known.text_done(**{part.key: text})
-            yield known.event(part.done, part=part.value(text))
+            yield known.event(f"{part.name}.done", part=part.value(text))
             status = "completed" if aborted is None else "incomplete"
             yield known.done(status, **{part.holder: parts})
         elif known.item["type"] == "mcp_call":  # which is done with its result

@@ -62,16 +62,15 @@ class Step(Struct, eq=False):
     def start(self, step: JsonObject, emitted: Events) -> None:
         """Start the step, with what it holds already."""
         self.members = step
-        block_type, metadata = events.BlockType.OPAQUE, OpaqueMetadata(self.kind)
         if self.kind.endswith(CALLS):
-            block_type, name = events.BlockType.SERVER_TOOL_USE, self.kind.removesuffix(CALLS)
-            named = word(step.get("id")) or made_id(), word(step.get("name")) or name
-            self._open(emitted, block_type, events.ToolUseMetadata(*named))
+            name = word(step.get("name")) or self.kind.removesuffix(CALLS)
+            metadata = events.ToolUseMetadata(word(step.get("id")) or made_id(), name)
+            self._open(emitted, events.BlockType.SERVER_TOOL_USE, metadata)
         elif self.kind.endswith(RESULTS):
-            block_type, name = events.BlockType.SERVER_TOOL_RESULT, self.kind.removesuffix(RESULTS)
-            self._open(emitted, block_type, ToolResultMetadata(word(step.get("call_id")), name))
+            metadata = ToolResultMetadata(word(step.get("call_id")), self.kind.removesuffix(RESULTS))
+            self._open(emitted, events.BlockType.SERVER_TOOL_RESULT, metadata)
         else:
-            self._open(emitted, block_type, metadata)
+            self._open(emitted, events.BlockType.OPAQUE, OpaqueMetadata(self.kind))
 
     def take(self, delta: JsonObject, emitted: Events) -> None:
         """Take what is new of it: its members, of which lists grow."""
