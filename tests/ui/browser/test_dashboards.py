@@ -103,6 +103,7 @@ HIDE = """(isHidden) => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", one_of(["", "fleet"]))
 async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk, tmp_path: Path, path: str) -> None:
     """A browser opens six to a server: a few tabs with dashboards had all of them, and nothing could be sent."""

@@ -331,6 +331,7 @@ async def test_a_page_starts_and_steers_runs_with_its_own_input(desk: Desk, own_
         desk.problems.clear()
 
 
+@pytest.mark.slow
 async def test_an_element_shows_a_moment_of_the_past(desk: Desk, own_site: OpenSite) -> None:
     async with own_site() as site, site.served(GatedModel(reply, free=True)):
         page, run = site.page, await site.start("Count")
@@ -366,6 +367,7 @@ async def test_an_element_shows_a_moment_of_the_past(desk: Desk, own_site: OpenS
         await desk.close()
 
 
+@pytest.mark.slow
 async def test_elements_that_are_removed_leave_nothing_and_begin_again(desk: Desk, own_site: OpenSite) -> None:
     async with own_site() as site, site.served(GatedModel(reply)) as server:
         page, run = site.page, await site.start("Count")
