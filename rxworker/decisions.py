@@ -354,7 +354,7 @@ def granted_by(pending: PendingCalls, decided: Sequence[Decision | None]) -> tup
     always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
     if not always:
         return None
-    if pending.allowable is None or always != [*pending.required]:
+    if pending.allowable is None or always != [at for at in pending.required if not pending.node(at).path]:
         raise DecisionError(
             "always: only the call that the run paused at can be allowed always, no call of a run inside it, and no "
             "call whose effect is not known: leave it out"

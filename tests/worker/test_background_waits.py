@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rxworker import Answer, Approve, Deny, Paused, Run, Session, Worker, tool, worker_tool
+from rxworker import Answer, Approve, ApproveAlways, Deny, Paused, Run, Session, Worker, tool, worker_tool
 from rxworker.decisions import Decided, Decision, PendingCalls
 from rxworker.errors import CommandConflictError, DecisionError, LocalProtocolError, RunStatusError
 from rxworker.events import BackgroundStart, CommandTaken, PauseState, Question, RunResume
@@ -202,7 +202,7 @@ async def test_what_waits_in_the_background_waits_with_another_pause_and_each_is
     paused = await pause_of(run)
     assert paused.hook == "requires_approval"
     assert PendingCalls.of(paused.pause).ids == ("call_2_1", "call_2_2", ASKED)
-    given: list[dict[str, Decision]] = [{"call_2_2": Approve()}, {ASKED: Approve({"day": "today"})}]
+    given: list[dict[str, Decision]] = [{"call_2_2": ApproveAlways()}, {ASKED: Approve({"day": "today"})}]
     first, second = given if is_first else reversed(given)
     paused = await pause_of(worker.resume(paused, decisions=first))
     assert bench.done == [["c"], ["accept"]][not is_first]
