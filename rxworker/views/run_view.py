@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -494,8 +494,5 @@ _APPLIERS: dict[type[object], Callable[[RunView, Any], None]] = {
     changes.CallResult: _take_result,
     changes.Retract: _retract,
     changes.Note: _note,
-    changes.ViewPause: _finish,
-    changes.ViewFinish: _finish,
-    changes.ViewAbort: _finish,
-    changes.ViewCut: _finish,
+    **dict.fromkeys(get_args(changes.ViewEnd), _finish),
 }

@@ -226,10 +226,7 @@ class OpenBlock:
 
 _HANDLERS: dict[type[object], Callable[[OpenBlock, Any], changes.Changes]] = {
     events.BlockStart: OpenBlock._started,
-    events.TextDelta: OpenBlock._grew,
-    events.ThinkingDelta: OpenBlock._grew,
-    events.RefusalDelta: OpenBlock._grew,
-    events.InputJsonDelta: OpenBlock._grew,
+    **dict.fromkeys(HOLDS, OpenBlock._grew),
     events.InputValueDelta: OpenBlock._valued,
     events.SignatureDelta: OpenBlock._extra,
     events.CitationDelta: OpenBlock._extra,

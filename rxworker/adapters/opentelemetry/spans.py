@@ -648,9 +648,5 @@ _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, events.Record, Any], N
     events.ToolStop: _tool_stopped,
     events.ToolOutput: _tool_output,
     events.HookVerdict: _verdict,
-    events.HandOver: _noted,
-    events.LimitReached: _noted,
-    events.BackgroundStop: _noted,
-    events.LoopHold: _noted,
-    events.WatcherDetach: _noted,
+    **dict.fromkeys(_NOTES, _noted),
 }
