@@ -177,6 +177,8 @@ OBSERVABLES.add(Probe)
 
 COLUMNS = 32
 """The width of a drawing."""
+SIDES = "><><>>>><"
+"""Where the texts of each column of a drawing stand."""
 
 
 def operators_text(states: Sequence[OperatorState]) -> str:
@@ -205,10 +207,7 @@ def operators_text(states: Sequence[OperatorState]) -> str:
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines: list[str] = []
     for row, state in zip(rows, (None, *states), strict=True):
-        cells = [
-            text.ljust(width) if at in (1, 3, 8) else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = [f"{text:{side}{width}}" for text, side, width in zip(row, SIDES, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
         if state is not None and state.error:
             lines.append(f"{'':{widths[0]}}  has stopped: {state.error}")

@@ -371,7 +371,7 @@ _TOO_MUCH = (
 _REJECTED = "the check {} of hold_back rejected a text ({}): it was held back, and nothing of it has passed"
 
 
-async def allows(gate: Gate, texts: Sequence[str], context: Context | None = None) -> bool:
+async def allows(gate: Gate, texts: Sequence[str]) -> bool:
     """Whether all checks of a gate agree to texts.
 
     Raises:
@@ -389,7 +389,7 @@ async def allows(gate: Gate, texts: Sequence[str], context: Context | None = Non
         else:
             decided.set_exception(error)
 
-    row = Row[Custom](gate, bool, failed, context)
+    row = Row[Custom](gate, bool, failed)
     row.put_value(texts, Tally("input"), partial(decided.set_result, True), partial(decided.set_result, False))
     try:
         return await decided
