@@ -88,7 +88,6 @@ class ConversationScreen(Screen[None]):
 
     Attributes:
         session: The conversation.
-        rested: Set while no run is running and everything is shown.
         can_fold: Whether a part can be folded or unfolded.
         is_left: Whether the user leaves: no new run begins, and no approval is requested.
     """
@@ -111,7 +110,6 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self.session = session
         self._goes_on = options.get("goes_on", False)
-        self.rested = asyncio.Event()
         self.can_fold = False
         self.is_left = False
         self._clock: Timer | None = None
@@ -143,7 +141,6 @@ class ConversationScreen(Screen[None]):
     def on_mount(self) -> None:
         """Start the clock and focus the input; go on with a stored conversation."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
-        self.rested.set()
         composer, menu = self.query_one(Composer), self.query_one(CommandMenu)
         composer.menu, menu.composer = menu, composer
         composer.focus()
@@ -187,7 +184,6 @@ class ConversationScreen(Screen[None]):
 
     def follow(self) -> None:
         """Show the run until it ends."""
-        self.rested.clear()
         self._began = time.monotonic()
         self.query_one(Transcript).anchor()
         if self._clock is not None:
@@ -262,7 +258,6 @@ class ConversationScreen(Screen[None]):
         if returned:
             composer.put_back(returned)
         self.show_status()
-        self.rested.set()
         # Do not open the dialog while the user types: the next key might decide.
         if session.waiting is not None and not composer.text:
             self.show_approval()

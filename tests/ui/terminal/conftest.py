@@ -106,7 +106,8 @@ class Person:
 
     async def rest(self) -> None:
         """Wait until no run is on, and all is shown."""
-        await asyncio.wait_for(self.app.conversation.rested.wait(), PATIENCE)
+        workers = self.app.workers
+        await self.until(lambda: all(each.is_finished for each in workers if each.name == "follow"))
         await self.pilot.pause()
 
     async def press(self, *keys: str, sees: str = "") -> None:
