@@ -141,10 +141,6 @@ class LaneView(Widget):
         heights = (section.height(unfolded=self.unfolded) for section in self.sections())
         return (self.heading() is not None) + sum(heights)
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
-        """Return the full width of the container."""
-        return container.width
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """Return the number of lines at this width."""
         if width != self._width:
@@ -182,10 +178,6 @@ class LaneView(Widget):
         """Return the selected text."""
         rows = ("".join(segment.text for segment in self._row(y)).rstrip() for y in range(self._rows))
         return selection.extract("\n".join(rows)), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
-        """Redraw after a change of the selection."""
-        self.refresh()
 
 
 Part = tuple[str, str]
