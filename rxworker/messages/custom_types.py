@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, cast
 
 import msgspec
 
-from rxworker.messages.json import is_dict, is_list
+from rxworker.messages.json import is_list, is_object
 
 CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 BYTES = (bytes, bytearray, memoryview)
@@ -259,7 +259,7 @@ def _whole(value: object) -> object:
         return int(value) if value.is_integer() and abs(value) <= MAX_EXACT else value
     if is_list(value):
         return [_whole(item) for item in value]
-    if is_dict(value):
+    if is_object(value):
         return {name: _whole(item) for name, item in value.items()}
     return value
 

@@ -20,8 +20,8 @@ def is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(value, list | tuple)
 
 
-def is_dict(value: object) -> TypeGuard[dict[str, object]]:
-    """Whether something unknown is a dict; its keys are taken for texts."""
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Whether something unknown is a dict, which is taken for a JSON object."""
     return isinstance(value, dict)
 
 

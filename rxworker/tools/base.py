@@ -30,7 +30,7 @@ from rxworker.events.pause import AtEnd, Begun, Question, Wait
 from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import NAME, ResultContent
 from rxworker.messages.custom_types import to_json_value
-from rxworker.messages.json import is_dict
+from rxworker.messages.json import is_object
 from rxworker.messages.settings import awaited, check_number, moment_of
 from rxworker.state.shared_state import change_to, checked_json
 
@@ -630,7 +630,7 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
             type.
     """
     native: object = meta.native
-    if native is not None and not (is_dict(native) and native.get("type")):
+    if native is not None and not (is_object(native) and native.get("type")):
         raise ConfigurationError(
             f"tool {meta.name!r} has native={native!r:.60}; give the type by which its provider knows it, for example "
             'native={"type": "memory_20250818"}',

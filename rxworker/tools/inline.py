@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import msgspec
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.json import is_dict
+from rxworker.messages.json import is_object
 
 DEFINITIONS = ("$defs", "definitions")
 
@@ -33,17 +32,16 @@ def check_schema(schema: JsonObject, where: str) -> None:
 
 
 def _complaint(schema: object) -> str | None:
-    if not is_dict(schema):
+    if not is_object(schema):
         return f"is {type(schema).__qualname__}, which is not a JSON schema"
     try:
         msgspec.json.encode(schema)
     except (TypeError, ValueError, RecursionError) as error:
         return f"has no JSON form: {error}"
-    given = cast("JsonObject", schema)
-    kind = given.get("type", "object" if not given else None)
+    kind = schema.get("type", "object" if not schema else None)
     if kind != "object":
         return f"has the type {kind!r}: the arguments of a call are an object, so it begins with type 'object'"
-    if any("$ref" in part for part in _parts(given)):
+    if any("$ref" in part for part in _parts(schema)):
         return "refers to another place with $ref, which some providers do not take: put in what it refers to"
     return None
 

@@ -10,12 +10,12 @@ import msgspec
 
 from rxworker.errors import RxWorkerError
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import Conversation, Json, JsonObject, Message, Text
+from rxworker.messages import Conversation, JsonObject, Message, Text
 from rxworker.messages.message import Input
 from rxworker.protocols.ag_ui import read_run_input
 from rxworker.state.run import Cause
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.values import member, members, sum_of, text, usage_of
+from rxworker.tap.sources.values import json_member, member, members, sum_of, text, usage_of
 from rxworker.tap.sources.wire import WireMapper
 
 
@@ -142,7 +142,7 @@ class AGUI(WireMapper):
             case "CUSTOM":
                 self.other(run, name or "CUSTOM", value)
             case "ACTIVITY_SNAPSHOT" if event.get("activityType") == "rxworker.tool_progress":
-                run.tool_progress(call, cast("Json", member(event, "content.progress")))
+                run.tool_progress(call, json_member(event, "content.progress"))
             case "STATE_SNAPSHOT":
                 self.change({"op": "replace", "path": "", "value": event.get("snapshot")})
             case "STATE_DELTA":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from rxworker.messages.json import is_list, is_object
 from rxworker.tap.sources.spans import Span
+from rxworker.tap.sources.values import object_of
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -43,8 +45,7 @@ def logged_of(given: ExportLogsServiceRequest) -> Iterator[tuple[str, str, dict[
     for record in [record for scope in scopes for record in scope.log_records]:
         if record.trace_id and record.span_id:
             body = _value(record.body)
-            content = cast("dict[str, object]", body) if isinstance(body, dict) else {}
-            yield record.trace_id.hex(), record.span_id.hex(), {**content, **_attributes(record.attributes)}
+            yield record.trace_id.hex(), record.span_id.hex(), {**object_of(body), **_attributes(record.attributes)}
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, object]:
@@ -66,10 +67,10 @@ def with_bytes(value: Any) -> Any:
     >>> with_bytes({"spans": [{"spanId": "00ff"}]})
     {'spans': [{'spanId': 'AP8='}]}
     """
-    if isinstance(value, list):
-        return [with_bytes(each) for each in cast("list[Any]", value)]
-    if not isinstance(value, dict):
+    if is_list(value):
+        return [with_bytes(each) for each in value]
+    if not is_object(value):
         return value
-    members = {name: with_bytes(each) for name, each in cast("dict[str, Any]", value).items()}
+    members = {name: with_bytes(each) for name, each in value.items()}
     ids = {name: bytes.fromhex(members[name]) for name in IDS if isinstance(members.get(name), str)}
     return {**members, **{name: base64.b64encode(each).decode() for name, each in ids.items()}}

@@ -9,7 +9,7 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.message import Input
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.values import member, members, stop_of, text
+from rxworker.tap.sources.values import json_member, member, members, stop_of, text
 from rxworker.tap.sources.wire import WireMapper
 
 
@@ -67,7 +67,7 @@ class UIMessages(WireMapper):
             self.other(run, f"ui.{kind}", event)
 
     def _call(self, kind: str, key: str, event: Mapping[str, object]) -> None:
-        run, name, given = self.run, text(event.get("toolName")), cast("Json", event.get("input"))
+        run, name, given = self.run, text(event.get("toolName")), json_member(event, "input")
         match kind:
             case "tool-input-start":
                 self.call(run, key, name, is_provided=event.get("providerExecuted") is True)
@@ -79,7 +79,7 @@ class UIMessages(WireMapper):
                 self.call(run, key, name, given, is_provided=event.get("providerExecuted") is True)
                 self.whole(run, key)
             case "tool-output-available" if event.get("preliminary") is True:
-                run.tool_progress(key, cast("Json", event.get("output")))
+                run.tool_progress(key, json_member(event, "output"))
             case "tool-output-available" | "tool-output-error" | "tool-output-denied":
                 output = event.get("output") if kind == "tool-output-available" else event.get("errorText")
                 self.result(run, key, output or "", is_error=kind != "tool-output-available")
@@ -96,7 +96,7 @@ class UIMessages(WireMapper):
         elif name.startswith("inside") and text(data, "scope") in self.runs:
             self._inside(self.runs[text(data, "scope")], name, call, data)
         elif name == "progress" and call in self.waiting:
-            self.run.tool_progress(call, cast("Json", member(data, "progress")))
+            self.run.tool_progress(call, json_member(data, "progress"))
         elif name == "state" and key == name:
             self.change({"op": "replace", "path": "", "value": data})
         elif name == "message" and members(data, "texts"):

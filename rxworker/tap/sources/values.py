@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from rxworker.errors import ToolError
-from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.content import ResultContent
 from rxworker.messages.custom_types import to_json_value
+from rxworker.messages.json import is_list, is_object
 from rxworker.messages.usage import Usage
 from rxworker.tools.results import to_content
 
@@ -72,13 +73,16 @@ def member(value: object, path: str) -> object:
     """
     for name in path.split("."):
         try:
-            found = (
-                cast("dict[str, object]", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
-            )
+            found = value.get(name) if is_object(value) else getattr(value, name, None)
         except Exception:  # of a property
             return None
         value = found
     return value
+
+
+def json_member(value: object, path: str) -> Json:
+    """A member of JSON; ``None`` where it is missing."""
+    return cast("Json", member(value, path))
 
 
 def members(value: object, path: str) -> list[object]:
@@ -88,7 +92,7 @@ def members(value: object, path: str) -> list[object]:
 
 def items(value: object) -> list[object]:
     """The items of a list; none of anything else."""
-    return [*cast("Iterable[object]", value)] if isinstance(value, list | tuple) else []
+    return [*value] if is_list(value) else []
 
 
 def text(value: object, path: str = "") -> str:
@@ -99,7 +103,7 @@ def text(value: object, path: str = "") -> str:
 
 def object_of(value: object) -> JsonObject:
     """A value of JSON that is an object; an empty one for anything else."""
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return value if is_object(value) else {}
 
 
 def decoded(value: object) -> object:

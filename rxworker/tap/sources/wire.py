@@ -16,6 +16,7 @@ import msgspec
 from rxworker import events
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json, JsonObject, StopKind, Text
+from rxworker.messages.json import is_list
 from rxworker.messages.message import Input
 from rxworker.protocols.common import media
 from rxworker.tap.builder import OWN, RunBuilder, Tapped
@@ -178,12 +179,12 @@ def blocks_of(content: object) -> object:
     >>> blocks_of([{"type": "text", "text": "sunny"}])
     [Text(text='sunny', citations=(), echo=None)]
     """
-    if not isinstance(content, list):
+    if not is_list(content):
         return content
     try:
-        return [*map(_block, cast("list[object]", content))]
+        return [*map(_block, content)]
     except LocalProtocolError:
-        return cast("object", content)
+        return content
 
 
 def _block(part: object) -> object:
