@@ -29,6 +29,7 @@ class CallTracker:
         elsewhere: Calls that were shown by an earlier run.
 
     Attributes:
+        scope: The scope.
         own_tools: The names of the tools that the worker runs itself; ``None`` where it is not known.
         answered: The ids of the calls that have had their result in this turn.
         seconds: How long each call ran whose result follows.
@@ -36,7 +37,7 @@ class CallTracker:
 
     def __init__(self, scope: Scope, used: Counter[str], elsewhere: Mapping[str, ToolCall] | None = None) -> None:
         self.own_tools: Collection[str] | None = None
-        self._scope = scope
+        self.scope = scope
         self._used = used
         self._elsewhere = elsewhere or {}
         self._waiting: list[ShownBlock] = []
@@ -46,7 +47,7 @@ class CallTracker:
 
     def shown_id(self, native: str) -> str:
         """The id under which the latest call of this id is shown."""
-        name = f"{self._scope.id}/{native}" if self._scope.id else native
+        name = f"{self.scope.id}/{native}" if self.scope.id else native
         number = self._used[native]
         return name if number <= 1 else f"{name}~{number}"
 
@@ -74,7 +75,7 @@ class CallTracker:
         is_held = block_type is BlockType.TOOL_USE and self.is_held(name, starts=starts)
         shown = self.shown_id(native)
         return self._wait(
-            ShownBlock(self._scope, shown, response, block_type, name, is_free_text, call_id=native, is_held=is_held)
+            ShownBlock(self.scope, shown, response, block_type, name, is_free_text, call_id=native, is_held=is_held)
         )
 
     def is_held(self, tool: str, *, starts: bool = False) -> bool:
@@ -97,7 +98,7 @@ class CallTracker:
     def expect(self, call: ToolCall) -> ShownBlock:
         """Wait for the result of a call that was shown before."""
         shown = self.shown_id(call.id)
-        return self._wait(ShownBlock(self._scope, shown, "", BlockType.TOOL_USE, call.name, call_id=call.id))
+        return self._wait(ShownBlock(self.scope, shown, "", BlockType.TOOL_USE, call.name, call_id=call.id))
 
     def take(self, native: str) -> ShownBlock | None:
         """Remove the first waiting call of this id, and return it."""
@@ -115,7 +116,7 @@ class CallTracker:
             return
         self.answered.add(native)
         yield CallResult(
-            self._scope,
+            self.scope,
             self.shown_id(native) if call is None else call.id,
             result,
             self.seconds.pop(native, seconds),
@@ -139,4 +140,4 @@ class CallTracker:
 
     def _placeholder(self, call: ShownBlock, text: str) -> CallResult:
         result = ToolResult(call.call_id, text, is_error=True, name=call.tool)
-        return CallResult(self._scope, call.id, result, is_placeholder=True, is_provided=call.is_provided)
+        return CallResult(self.scope, call.id, result, is_placeholder=True, is_provided=call.is_provided)

@@ -239,9 +239,8 @@ class ScopeTracker:
     """The open blocks, calls and turn of one scope.
 
     Args:
-        scope: The scope.
-        run_id: The run's id.
         calls: The scope's calls.
+        run_id: The run's id.
         is_detailed: Whether further choices and single values of arguments are shown.
         sees_all: Whether the watcher receives every response of the scope from its first event on.
 
@@ -254,10 +253,8 @@ class ScopeTracker:
         stop_reason: Why its last response ended.
     """
 
-    def __init__(
-        self, scope: changes.Scope, run_id: str, calls: CallTracker, *, is_detailed: bool, sees_all: bool
-    ) -> None:
-        self.scope = scope
+    def __init__(self, calls: CallTracker, run_id: str, *, is_detailed: bool, sees_all: bool) -> None:
+        self.scope = scope = calls.scope
         self.calls = calls
         self.response = ShownResponse(scope, f"{run_id}.{scope.id}" if scope.id else run_id)
         self.turn: int | None = None

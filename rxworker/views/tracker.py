@@ -157,9 +157,7 @@ class Tracker:
         used = Counter(call.id for message in messages for call in message.tool_calls)
         last = next((message.tool_calls for message in reversed(messages) if message.role == "assistant"), ())
         calls = CallTracker(changes.Scope(), used, {call.id: call for call in last})
-        self._scopes[()] = ScopeTracker(
-            changes.Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
-        )
+        self._scopes[()] = ScopeTracker(calls, self._run, is_detailed=self._is_detailed, sees_all=self._sees_all)
         pending: tuple[changes.WaitingCall, ...] = ()
         inside: tuple[changes.WaitingCall, ...] = ()
         if isinstance(event, events.RunResume):
@@ -196,7 +194,7 @@ class Tracker:
             parent=around.scope.id,
         )
         calls = CallTracker(scope, Counter())
-        tracker = ScopeTracker(scope, self._run, calls, is_detailed=False, sees_all=self._sees_all)
+        tracker = ScopeTracker(calls, self._run, is_detailed=False, sees_all=self._sees_all)
         self._scopes[path] = tracker
         made.append(changes.ScopeOpen(scope))
         return tracker
