@@ -66,7 +66,6 @@ class Replica:
         self.hub = Hub(loop=loop)
         self._state = RunState()
         self._ready = asyncio.Event()
-        self._over = asyncio.Event()
         self._barrier = barrier
         self._task = loop.create_task(self._follow(), name=f"follow {run_id}")
 
@@ -123,7 +122,7 @@ class Replica:
 
     async def ended(self) -> None:
         """Wait until it has the last record of the run, or has been closed."""
-        await self._over.wait()
+        await asyncio.wait({self._task})
 
     def close(self) -> None:
         """Stop following. Its watchers end."""
@@ -242,4 +241,3 @@ class Replica:
     def _end(self, error: Exception | None) -> None:
         self.hub.end(error)
         self._ready.set()
-        self._over.set()
