@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
@@ -128,6 +129,20 @@ async def test_the_list_shows_who_watches_and_that_they_left(open_desk: OpenDesk
         await watcher.send_json({"type": "unwatch", "run": run})
         while watchers:
             watchers = (await next_of(lister, "runs"))["runs"][0]["watchers"]
+
+
+@pytest.mark.unlogged
+async def test_without_listeners_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("...") + stall())
+    run = (await desk.begin())["id"]
+    observed = desk.server.state.store.feed(None)._observing
+    assert not observed
+    async with desk.socket() as socket:
+        await socket.send_json({"type": "list"})
+        [shown] = (await next_of(socket, "runs"))["runs"]
+        assert ([*observed], shown["watchers"]) == ([run], [])
+    while observed:  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 @pytest.mark.unlogged

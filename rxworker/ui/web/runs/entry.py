@@ -499,15 +499,9 @@ class RunEntry(OpenRun):
         if self._known is not None:
             return self._known
         data = self.redact(encode_json(self.summary()))
-        if self.is_over and not self.watching and not self.is_moving:
+        if self.is_over and not self.watching:
             self._known = data
         return data
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether the summary changes without a report: the run is not stored, and goes on, or watchers catch up."""
-        here = self.here if self.log is None else None
-        return here is not None and (not here.done() or any(watcher.lag for watcher in here.watchers.now))
 
     def settle(self) -> None:
         """Release what a run that is not watched does not need."""

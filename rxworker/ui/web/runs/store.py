@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from reactivex import abc
+from reactivex.disposable import CompositeDisposable
 
 from rxworker.desk.conversation import conversation_id, delete_runs, stored_runs
 from rxworker.desk.run import DRAIN_SECONDS, new_info
@@ -34,7 +35,9 @@ PERIOD = 0.25
 
 
 class RunFeed:
-    """The list of runs for clients, after changes and at a limited rate. Without clients, nothing is encoded.
+    """The list of runs for clients, after changes and at a limited rate.
+
+    Without clients, nothing is observed or encoded.
 
     Args:
         runs: Returns the runs, newest first.
@@ -46,33 +49,41 @@ class RunFeed:
     def __init__(self, runs: Callable[[], Iterable[RunEntry]]) -> None:
         self._runs = runs
         self.clients = 0
+        self._observing: dict[str, abc.DisposableBase] = {}
         self._changed = asyncio.Event()
-        self._made_at = 0.0
-        self._newest = b""
+        self._newest: bytes | None = None
         self._closed = False
 
     async def lists(self) -> AsyncGenerator[bytes, None]:
         """The list as the message for a client, now and after changes, until the server stops."""
+        if not self.clients:
+            for entry in self._runs():
+                self._observe(entry)
         self.clients += 1
-        clock, sent = asyncio.get_running_loop().time, b""
+        self._newest = None
+        clock = asyncio.get_running_loop().time
         try:
             while not self._closed:
-                changed, now = self._changed, clock()
-                if now >= self._made_at + PERIOD or not self._newest:  # one for all clients
+                changed = self._changed
+                if self._newest is None:  # one for all clients
                     self._newest = socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs()]))
-                    self._made_at = now - now % PERIOD
-                if self._newest != sent:
-                    sent = self._newest
-                    yield sent
+                yield self._newest
                 await asyncio.sleep(PERIOD - clock() % PERIOD)  # all clients continue together
-                if not any(entry.is_moving for entry in self._runs()):
-                    await changed.wait()
+                await changed.wait()
         finally:
             self.clients -= 1
+            if not self.clients:
+                self._stop()
+
+    def add(self, entry: RunEntry) -> None:
+        """Add a run."""
+        if self.clients:
+            self._observe(entry)
+        self.wake()
 
     def wake(self) -> None:
         """Report a change of the list."""
-        self._newest = b""
+        self._newest = None
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -80,6 +91,36 @@ class RunFeed:
         """End all lists."""
         self._closed = True
         self.wake()
+        self._stop()
+
+    def _observe(self, entry: RunEntry) -> None:
+        """Observe a run that may still change. The log reports the changes of its runs."""
+        run = entry.here
+        if run is None or entry.log is not None or entry.id in self._observing:
+            return
+        if run.done() and not any(watcher.lag for watcher in run.watchers.now):
+            return
+
+        def on_next(_item: object) -> None:
+            if self._newest is not None:
+                self.wake()
+
+        def on_change(_item: object = None) -> None:
+            entry.changed()
+
+        def on_end(_error: Exception | None = None) -> None:
+            self._observing.pop(entry.id, None)
+            entry.changed()
+
+        observation = self._observing[entry.id] = CompositeDisposable()
+        observation.add(run.entries(run.last_seq).subscribe(on_next, on_change, on_change))
+        # Watchers may still catch up after the run has ended.
+        observation.add(run.watchers.subscribe(on_change, on_end, on_end))
+
+    def _stop(self) -> None:
+        for observation in tuple(self._observing.values()):
+            observation.dispose()
+        self._observing.clear()
 
 
 CLOSING_SECONDS = 5.0
@@ -275,7 +316,7 @@ class RunStore:
         entry.limit_idle()
         if entry.log is None:
             self._begin(self._follow(entry), entry.id)
-        feed.wake()
+        feed.add(entry)
         if entry.here is not None:
             self.runs.on_next(entry.here)
             if self._on_run is not None and not is_added:
