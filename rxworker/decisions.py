@@ -322,7 +322,7 @@ def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[
 
 def _group(node: TreeCall) -> tuple[str, str]:
     """Calls that are decided about together: those of a run, but each in its background alone."""
-    return node.run, node.name if node.path[-1:] == (BACKGROUND,) else ""
+    return node.run, node.name if node.is_background else ""
 
 
 def _check_pause(pause: PauseState) -> None:

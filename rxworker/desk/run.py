@@ -334,12 +334,15 @@ class OpenRun:
         else:
             self._its_own.deliver(call_id, result, is_error=is_error)
 
-    async def decide(self, given: Decided, inside: str = "") -> None:
+    async def decide(self, given: Decided, inside: str = "") -> bool:
         """Decide about what waits in the background of a run that is running; a paused one takes `resume_run`.
 
         Args:
             given: What is decided.
             inside: The id of the run of the calls, if that is a stored one inside this.
+
+        Returns:
+            Whether the run has them; otherwise it is not running any more.
 
         Raises:
             CommandConflictError: It was decided about before.
@@ -348,9 +351,9 @@ class OpenRun:
             LogError: As for ``send``.
         """
         if self.log is not None:
-            await decide_running(self.log, inside or self.id, given)
-        else:
-            self._its_own.decide({} if given.decisions is None else given.decisions)
+            return bool(await decide_running(self.log, inside or self.id, given))
+        self._its_own.decide({} if given.decisions is None else given.decisions)
+        return True
 
     async def pause(self, reason: str) -> None:
         """Request a pause of the run.

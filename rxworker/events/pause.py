@@ -208,6 +208,7 @@ class TreeCall(Struct, frozen=True):
         wait: What its tool waits for otherwise.
         inner: How many of the next calls are inside it.
         inner_run: The id of the run that it waits with; empty for none.
+        is_background: Whether it is in the background of its run, so that it is decided about alone.
     """
 
     call: ToolCall
@@ -220,6 +221,7 @@ class TreeCall(Struct, frozen=True):
     wait: Wait | None = None
     inner: int = 0
     inner_run: str = ""
+    is_background: bool = False
 
     @property
     def name(self) -> str:
@@ -363,11 +365,11 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCall]:
-    several = [(each, path, index in pause.required) for index, each in enumerate(pause.calls)]
+    several = [(each, path, index in pause.required, False) for index, each in enumerate(pause.calls)]
     for one in pause.background:
         waiting = PausedCall(one.place, one.call, begun=one.begun)
-        several.append((waiting, (*path, BACKGROUND), waiting.question is not None))
-    for each, own, is_required in several:
+        several.append((waiting, (*path, BACKGROUND), waiting.question is not None, True))
+    for each, own, is_required, is_background in several:
         begun, inner = each.begun, each.inner
         below = () if inner is None or begun is None else tuple(_tree(inner, (*path, each.call.id), begun.run))
         asked = QUESTION if each.question is not None else UNTIL if each.wait is not None else pause.hook
@@ -376,7 +378,8 @@ def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCa
         is_needed = is_required or (bool(path) and hook == CLIENT_TOOL)
         waits_with = begun.run if begun is not None and inner is not None else ""
         asks, waits = each.question, each.wait
-        yield TreeCall(each.call, own, run, hook, pause.reason, is_needed, asks, waits, len(below), waits_with)
+        more = asks, waits, len(below), waits_with, is_background
+        yield TreeCall(each.call, own, run, hook, pause.reason, is_needed, *more)
         yield from below
 
 

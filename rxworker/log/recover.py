@@ -34,6 +34,7 @@ from rxworker.decisions import (
     PendingCalls,
     StoredDecision,
     decide,
+    granted_by,
     read_stored,
     reply_of,
 )
@@ -48,7 +49,7 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
-from rxworker.events.pause import BACKGROUND, Begun, Wait
+from rxworker.events.pause import Begun, Wait
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
@@ -753,9 +754,13 @@ def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list
     Args:
         pause: What waits.
         decided: The decisions, in the order of `PauseState.tree`.
+
+    Raises:
+        DecisionError: One of them is to be allowed always.
     """
     found, tree = list[DeliveredResult](), pause.tree
-    roots = [at for at, node in enumerate(tree) if node.path == (BACKGROUND,)]
+    roots = [at for at, node in enumerate(tree) if node.is_background and not node.run]
+    granted_by(PendingCalls.of(pause), decided)  # none of them can be allowed always
     for each, at in zip(pause.background, roots, strict=True):
         own, inside, question = decided[at], decided[at + 1 : at + 1 + tree[at].inner], tree[at].question
         begun = each.begun or Begun()
@@ -767,9 +772,9 @@ def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list
             case _ if begun != each.begun:
                 found.append(DeliveredResult(each.id, "", begun=begun, step=each.step + 1))
             case Deny(reason=reason):
-                found.append(DeliveredResult(each.id, reason, is_error=True))
+                found.append(DeliveredResult(each.id, reason, is_error=True, step=each.step + 1))
             case Answer(content=content, is_error=is_error):
-                found.append(DeliveredResult(each.id, content, is_error))
+                found.append(DeliveredResult(each.id, content, is_error, step=each.step + 1))
             case _:
                 pass  # it goes on waiting
     return found

@@ -337,7 +337,8 @@ class DeliveredResult(Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         is_error: Whether the call failed.
         seconds: How long it ran; 0 where that is not known.
         begun: Instead of a result: what the call waits for, or how it goes on after a decision.
-        step: The step of the call that this is; see `BackgroundCall`.
+        step: The step of the call that this is, or with a result the one that it takes the place of; see
+            `BackgroundCall`. 0 for a result that does not come from a decision.
     """
 
     id: str

@@ -87,9 +87,11 @@ def take_steps(context: RunContext) -> None:
         arrived.remove(one)
         delivery, calls = one.delivery, context.journal.state.background
         each = next((each for each in calls if (each.id, each.step + 1) == (delivery.id, delivery.step)), None)
+        has_result = each is not None and _has_come(context, each)  # a denial or a cancellation may be that
+        ignored = HAS_RESULT if has_result else "" if each is not None else OTHER_STEP
         if one.taken is not None:
-            emit(one.taken if each is not None else replace(one.taken, ignored=OTHER_STEP))
-        if each is None:
+            emit(replace(one.taken, ignored=ignored))
+        if each is None or has_result:
             continue
         each = replace(each, begun=delivery.begun, step=delivery.step)
         for kept in (context.background.calls, context.background.kept):
@@ -97,6 +99,12 @@ def take_steps(context: RunContext) -> None:
         emit(BackgroundStart(each))
         if not each.waits:
             _go_on(context, each, _not_agreed(context, each) or NotDone())
+
+
+def _has_come(context: RunContext, each: BackgroundCall) -> bool:
+    """Whether a result of a call waits to join."""
+    several = [one.delivery for one in context.background.arrived]
+    return any(one.begun is None and one.id in (each.id, each.key) for one in several)
 
 
 def _next(context: RunContext, emit: Emit) -> tuple[BackgroundCall, Arrived] | None:
@@ -230,8 +238,7 @@ async def take_up(context: RunContext) -> None:
     background = context.background
     take_steps(context)
     for each in context.journal.state.background:
-        has_come = any(one.delivery.id in (each.id, each.key) for one in background.arrived)
-        if each.is_delivered or has_come or each.id in background.calls:
+        if each.is_delivered or _has_come(context, each) or each.id in background.calls:
             continue
         if each.begun is not None and each.waits and not (each.reason or background.is_foreign):
             if each.begun.run:

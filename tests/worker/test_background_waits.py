@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -18,7 +19,7 @@ from rxworker.log.values import DeliveredResult, deliver_command, resumed_id
 from rxworker.messages import JsonObject
 from rxworker.resume.paused import load_paused, save_paused
 from rxworker.state import fold_run
-from rxworker.testing import Reply, call, lint, say
+from rxworker.testing import Call, Reply, call, lint, say
 from rxworker.tools import ToolContext
 from tests.log.test_later import copy_of
 from tests.log.victim import ByTurn
@@ -73,11 +74,12 @@ class Bench:
 
         script = [say("I wait."), *[say(f"Answer {n}.") for n in range(9)]]
         inner = Worker(ByTurn([*before, call("wipe", what="a"), say("It is gone.")]), tools=[wipe, hold])
+        front = worker_tool(inner, name="front", description="Ask.")
         deep = Worker(ByTurn([call("nested", task="?"), *script]), tools=[asking(inner, "nested")])
         first = call(kind) if kind == "asks" else call(kind, task="?")
         for name in more:
             first = first + call(name)
-        tools = [asking(inner, "nested"), asking(deep, "deep"), asks, slow, hold, wipe]
+        tools = [front, asking(inner, "nested"), asking(deep, "deep"), asks, slow, hold, wipe]
         replies = [first] if second is None else [first, second]
         return Worker(ByTurn([*replies, *script]), tools=tools, log=self.log)
 
@@ -233,6 +235,80 @@ async def test_a_decision_about_an_earlier_step_is_ignored() -> None:
     taken = [record.event.ignored for record in records_of(run) if isinstance(record.event, CommandTaken)]
     assert taken == ["", "the call does not wait for this decision", ""]
     assert bench.done == []
+
+
+ENDS: dict[str, Callable[[Run[Any]], object]] = {
+    "denied": lambda run: run.decide({ASKED: Deny("no")}),
+    "answered": lambda run: run.decide({ASKED: Answer("no")}),
+    "cancelled": lambda run: run.cancel_call("call_1_1"),
+    "delivered": lambda run: run.deliver("call_1_1", "no"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("log", ["none", "memory"])
+async def test_no_approval_counts_after_the_call_has_a_result(end: str, log: str) -> None:
+    """The result joins at the next safe point, and an approval comes before that."""
+    bench = Bench(MemoryLog() if log == "memory" else None)
+    run = bench.worker(second=call("hold")).run("go")
+    await waiting(run)
+    await settle()
+    ENDS[end](run)
+    await settle()
+    with suppress(CommandConflictError):
+        if bench.log is None:
+            run.decide({NESTED: Approve()})
+        else:
+            await decide_running(bench.log, run.id, Decided({NESTED: Approve()}))
+    await settle(50)
+    bench.may_end.set()
+    await run
+    assert (len(joined(run.state)), bench.done) == (1, [])
+
+
+async def test_of_a_denial_and_an_approval_the_log_takes_the_first() -> None:
+    log = MemoryLog()
+    bench = Bench(log)
+    run = bench.worker("nested", "slow").run("go")
+    pause = await waiting(run)
+    approved, denied = (deliveries_of(pause, one)[0] for one in ([None, Approve()], [Deny("no"), None]))
+    await log.send(run.id, deliver_command(approved))
+    with pytest.raises(CommandConflictError):
+        await log.send(run.id, deliver_command(denied))
+    await settle(50)
+    bench.may_end.set()
+    await run
+    assert sorted(joined(run.state)) == ["It is gone.", "slow"]
+
+
+async def test_no_call_in_the_background_is_allowed_always() -> None:
+    log = MemoryLog()
+    bench = Bench(log)
+    run = bench.worker("nested", "slow").run("go")
+    await waiting(run)
+    with pytest.raises(DecisionError, match="always"):
+        run.decide({NESTED: ApproveAlways()})
+    with pytest.raises(DecisionError, match="always"):
+        await decide_running(log, run.id, Decided({NESTED: ApproveAlways()}))
+    bench.may_end.set()
+    await pause_of(run)
+    assert bench.done == []
+
+
+async def test_a_call_whose_id_is_the_path_of_the_background_is_another_one() -> None:
+    bench = Bench(None)
+    inside = Reply(tool_calls=(Call("front", {"task": "?"}, "background"),))
+    worker = bench.worker("asks", second=inside)
+    paused = await pause_of(worker.run("go"))
+    assert [(node.name, node.is_background) for node in paused.pause.tree] == [
+        ("background", False),
+        ("background/call_1_1", False),
+        ("background/call_1_1", True),
+    ]
+    given: list[Decision | None] = [None, Approve(), Approve({"day": "today"})]
+    again = worker.resume(paused, decisions=given)
+    await again
+    assert (joined(again.state), sorted(bench.done)) == (["accept today"], ["a", "accept"])
 
 
 async def test_a_run_inside_is_decided_about_by_its_own_id_while_the_outer_one_runs() -> None:

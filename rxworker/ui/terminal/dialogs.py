@@ -64,7 +64,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         super().__init__()
         node, tool = pending.node(index), worker.tools.get(pending.calls[index].name)
         self._call, self._question = node.call, node.question
-        self._can_allow = pending.allowable is not None
+        self._can_allow = pending.allowable is not None and index == pending.required[0]
         self._others = len(pending.calls) - 1 - index
         self._edit: FileEdit | None = None
         if node.question is None:

@@ -382,7 +382,8 @@ class TerminalSession:
         Raises:
             RxWorkerError: The run cannot be resumed.
         """
-        opened, allowable = self.opened, self.opened.pending.allowable
+        opened, pending = self.opened, self.opened.pending
+        allowable = pending.allowable if opened.next in pending.required[:1] else None
         if always and allowable is not None and isinstance(decision, Approve):
             decision = ApproveAlways(decision.input)
             opened.allowed = (*opened.allowed, allowable)  # until the run ends, which reads it

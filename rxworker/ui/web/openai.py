@@ -242,7 +242,8 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
         if known.resumed_as is not None or (known.is_over and known.status != "paused"):
             continue
         entry = await runs.settled(known.id)  # a list of stored runs may be behind
-        pause = entry.summary().pause if entry.conversation.name == given.model else None
+        is_waiting = entry.conversation.name == given.model and entry.status == "paused"
+        pause = entry.summary().pause if is_waiting else None
         if pause is None or not any(call.id in names for call in pause.pending):
             continue
         if before is None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rxworker import Limits, Worker, worker_tool
+from rxworker.decisions import Decided
 from rxworker.events import Usage
-from rxworker.log import Claim, MemoryLog
+from rxworker.log import Claim, EventLog, MemoryLog, decide_running
 from rxworker.messages import Prices, ToolMeta
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
@@ -237,6 +238,31 @@ async def test_a_run_that_goes_on_takes_decisions_about_what_waits_in_its_backgr
     ended = await desk.ended(run["id"])
     assert (ended["status"], ended["pause"]) == ("finished", None)
     assert "They are sure." in desk.sessions[0].conversation.messages[-2].text
+
+
+async def test_a_decision_that_comes_as_the_run_pauses_resumes_it(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog()
+    desk = await open_desk(call("sure") + call("wait"), "Done.", "They are.", log=log)
+    run = (await desk.begin())["id"]
+    await desk.waiting.wait()
+
+    async def decide(log: EventLog, run_id: str, given: Decided) -> str:
+        desk.release.set()
+        async with asyncio.timeout(10):
+            while (await desk.get(f"api/runs/{run}"))[1]["status"] != "paused":
+                pass
+        return await decide_running(log, run_id, given)
+
+    monkeypatch.setattr("rxworker.desk.run.decide_running", decide)
+    given = {"decisions": {"background/call_1_1": {"type": "approve"}}}
+    async with asyncio.timeout(10), desk.http.get(desk.url(f"api/runs/{run}/events")):
+        while (await desk.get(f"api/runs/{run}"))[1]["pause"] is None:
+            pass
+    status, told = await desk.post(f"api/runs/{run}/resume", given)
+    assert (status, told["resumes"]) == (201, run)
+    assert (await desk.ended(told["id"]))["status"] == "finished"
 
 
 async def test_a_message_is_sent_at_once_or_at_the_end_and_changed(open_desk: OpenDesk, server_kind: str) -> None:

@@ -350,10 +350,10 @@ async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
     await entry.open()
     if entry.status == "running" and entry.run.state.waiting is not None:
         try:
-            await entry.decide(Decided(read_resume(body)), run_id)
+            if await entry.decide(Decided(read_resume(body)), run_id):
+                return entry
         except (CommandConflictError, RunStatusError) as error:
             raise ApiError(409, "conflict", str(error)) from error
-        return entry
     waiting = await runs.find_paused(outer)
     decisions: Decisions = read_resume(body)
     info = None if log is None or run_id == waiting.id else await log.listed(run_id)
