@@ -30,6 +30,7 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
+from rxworker.events.kinds import PASSING
 from rxworker.log import Claim, EventLog, MemoryLog
 from rxworker.log.format import records_of
 from rxworker.log.leases import Heartbeat
@@ -39,6 +40,7 @@ from rxworker.log.writer import FOLLOWS, RunWriter, WriterState
 from rxworker.messages import Conversation, Prices
 from rxworker.resume.stored import row_of
 from rxworker.state import fold_run
+from rxworker.state.run import TOOL_STEPS, TURN_STEPS
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.journal import Journal
 from tests.steps import run_stepped
@@ -133,6 +135,7 @@ async def test_a_list_shows_the_figures_of_all_that_is_stored_and_deltas_write_n
         stored = records_of([entry async for entry in log.read("run-1")], "run-1")
         assert (await log.existing("run-1")).row == row_of(fold_run(stored), RunRow())
     assert rows == [type(event) not in (TextDelta, Ping) for event in emitted]
+    assert PASSING.isdisjoint({*TURN_STEPS, *TOOL_STEPS, Usage, Status}), "no step of a run takes what writes no row"
     cost = (await log.existing("run-1")).row.cost
     assert cost is None if model == "mine" else cost == Prices(4.0, 20.0).cost(Usage(1_000, 300))
 
