@@ -26,6 +26,8 @@ Of a longer one, all old lines are shown as removed and all new ones as added.
 """
 CONTEXT = 3
 LONGEST = 400
+STYLES = {"+": "added", "-": "removed", "@": "more"}
+"""The styles of lines of a diff by their first characters."""
 _DIFF = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 
 
@@ -68,9 +70,8 @@ def edit_lines(edit: FileEdit) -> list[StyledLine]:
 
 def diff_lines(text: str) -> list[StyledLine]:
     """Return the lines of a unified diff with their styles."""
-    styles = {"+": "added", "-": "removed", "@": "more"}
     return [
-        ("title" if line.startswith(("+++ ", "--- ")) else styles.get(line[:1], "dim"), line)
+        ("title" if line.startswith(("+++ ", "--- ")) else STYLES.get(line[:1], "dim"), line)
         for line in text.splitlines()
     ]
 
@@ -103,13 +104,12 @@ def _changed(old: list[str], new: list[str]) -> Iterable[StyledLine]:
 
 
 def _compared(old: list[str], new: list[str]) -> Iterable[StyledLine]:
-    styles = {"+": "added", "-": "removed", "@": "more", " ": "dim"}
     whole = max(len(old), len(new))
     diff = difflib.unified_diff(old, new, n=whole if whole <= 2 * CONTEXT else CONTEXT, lineterm="")
     for n, line in enumerate(diff):
         if n > 2 or (n == 2 and not line.startswith("@@")):  # the first hunk needs no heading
             sign = line[:1] or " "
-            yield styles.get(sign, "dim"), ("…" if sign == "@" else _line(sign, line[1:]))
+            yield STYLES.get(sign, "dim"), ("…" if sign == "@" else _line(sign, line[1:]))
 
 
 def _line(sign: str, line: str) -> str:

@@ -627,10 +627,8 @@ async def get_durable(state: ServerState, request: WebRequest) -> web.Response |
 async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
     """Return the dashboards and their panels."""
     only = "" if request.link is None else request.link.board
-    found = [each for each in state.boards.infos() if only in ("", each.name)]
-    if request.link is not None:  # it shows no operators
-        found = [replace(each, xray=False) for each in found]
-    return json_response({"boards": found})
+    infos = state.boards.infos(of_link=request.link is not None)
+    return json_response({"boards": [each for each in infos if only in ("", each.name)]})
 
 
 class TimeMarkBody(Struct, frozen=True, forbid_unknown_fields=True):

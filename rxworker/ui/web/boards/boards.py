@@ -594,17 +594,13 @@ class Boards:
         self.folds = Folds(self.feeds)
         self._is_closed = False
 
-    def infos(self) -> list[BoardInfo]:
-        """The dashboards in a few words."""
-        return [
-            BoardInfo(
-                each.name,
-                each.title,
-                [PanelInfo(**shared_fields(one, PanelInfo)) for one in each.panels],
-                self._store.settings.xray,
-            )
-            for each in self._served.values()
-        ]
+    def infos(self, *, of_link: bool = False) -> list[BoardInfo]:
+        """The dashboards in a few words. A read-only link shows no operators."""
+        found, has_xray = list[BoardInfo](), self._store.settings.xray and not of_link
+        for each in self._served.values():
+            shown = [PanelInfo(**shared_fields(one, PanelInfo)) for one in each.panels]
+            found.append(BoardInfo(each.name, each.title, shown, has_xray))
+        return found
 
     def find(self, name: str, *, of_link: bool = False) -> Dashboard:
         """The dashboard of this name.
