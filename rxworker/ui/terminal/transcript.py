@@ -251,7 +251,6 @@ class TextView(LaneView):
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane, TextSection("body"))
-        self._is_whole = False
         self._sources = TextSection("dim", limit=SOURCE_LINES)
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
@@ -277,8 +276,7 @@ class TextView(LaneView):
         sources = "\n".join(f"  [{number}] {source}" for number, source in enumerate(self.lane.sources, start=1))
         if sources != self._sources.text:
             self._sources.replace([("", sources)])
-        if self.lane.item.is_over and self._text.document is not None and not self._is_whole:
-            self._is_whole = True
+        if self.lane.item.is_over and self._text.document is not None:
             self._text.document.append("", is_last=True)
 
 
