@@ -103,6 +103,7 @@ async def test_a_server_shows_what_it_taps_and_has_no_worker(tmp_path: Path) -> 
             assert "only shows runs" in await response.text()
 
 
+@pytest.mark.slow
 async def test_a_run_of_another_server_is_recorded(tmp_path: Path) -> None:
     async with asyncio.timeout(60), WebServer(Worker(ScriptedModel(["Hello."])), port=0) as server:
         run = server.state.runs.start("Hi")

@@ -162,6 +162,7 @@ def test_ctrl_c_cancels_the_answer_and_keeps_the_conversation(terminal: Open) ->
     assert "Traceback" not in opened.shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_cancel_hangs_leaves(terminal: Open, tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(
         "import asyncio\n"
@@ -184,6 +185,7 @@ def test_ctrl_c_while_the_cancel_hangs_leaves(terminal: Open, tmp_path: Path) ->
     assert "Traceback" not in opened.shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
     with ReplayServer([]) as server:
         opened = chat(terminal, server)
@@ -227,6 +229,7 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: O
     assert "none" not in (tmp_path / "state" / "rxworker" / "chat.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_chat_is_line_by_line_where_a_terminal_cannot_place_text(terminal: Open) -> None:
     with ReplayServer(["A pond."]) as server:
         asked = ["--provider", "anthropic", "--model", "m", "--base-url", server.base_url]

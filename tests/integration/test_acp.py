@@ -98,6 +98,7 @@ async def test_the_client_of_python_sees_the_edit_and_nothing_else_is_on_standar
     assert "".join(texts) == "It is edited."
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 def test_a_process_that_is_terminated_hands_its_run_over(tmp_path: Path) -> None:
     log = f"sqlite:{tmp_path / 'runs.db'}"

@@ -226,6 +226,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
         assert last.ended == [{"status": 0, "code": "aborted", "message": "enough"}]
 
 
+@pytest.mark.slow
 async def test_a_panel_shows_the_present_over_cuts_and_the_past(installed: Path) -> None:
     begin = asyncio.Event()
     async with WebServer(lambda: talking(begin), port=0) as server:
@@ -382,6 +383,7 @@ async def test_a_program_starts_and_steers_runs_with_a_token_that_is_in_no_addre
     assert not any("secret" in address for address in addresses)
 
 
+@pytest.mark.slow
 async def test_the_token_of_a_read_only_link_shows_its_run_and_nothing_else(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_program_ends_without_complaints(program: subprocess.Popen[str], says:
     assert (program.returncode, out, err) == (0, says, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
 @runs(row("uvloop", UVLOOP, "one", "two", says="one\ntwo\n"))
 def test_another_event_loop_does_as_well(program: subprocess.Popen[str], says: str) -> None:

@@ -70,6 +70,7 @@ def check(records: list[Record]) -> list[str]:
     return [message.text for message in state.conversation.messages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [5, len(ANSWER) - 4])
 @pytest.mark.parametrize(("kind", "door"), KINDS if IS_WHOLE else KINDS[:4])
 async def test_its_process_may_be_killed_at_every_step(kind: str, door: str, at: int, tmp_path: Path) -> None:

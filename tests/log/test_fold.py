@@ -376,6 +376,7 @@ asyncio.run(main())
 )
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_at_any_write_counts_nothing_twice(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with SQLiteLog(path) as log:

@@ -33,6 +33,7 @@ async def all_ended(log: EventLog, infos: dict[str, RunInfo]) -> None:
                 return  # and all are released: none is taken once more
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.parametrize("store", SLOW_STORES)
 async def test_each_run_is_taken_once_and_nothing_follows_its_end(

@@ -80,6 +80,7 @@ async def older(folder: Path, address: str) -> AsyncGenerator[Older]:
             await process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", SLOW_STORES)
 async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
     store: str, before: Path, new_address: NewAddress

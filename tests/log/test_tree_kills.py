@@ -201,6 +201,7 @@ STEPS = {"memory": 11, "sqlite": 29, "postgres": 31, "nats": 31}
 SLOW = [pytest.param(store, marks=pytest.mark.product(4)) for store in ("postgres", "nats")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600 if IS_WHOLE else 60)
 @pytest.mark.parametrize("store", ["memory", "sqlite", *SLOW])
 @pytest.mark.parametrize("at_end", ["", "wait", "wake", "cancel", "nested", "live"])

@@ -471,6 +471,7 @@ class Killed:
         return call_or_hang
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_between_any_two_writes_wakes_a_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

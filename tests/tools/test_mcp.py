@@ -123,6 +123,7 @@ async def test_after_the_block_a_call_is_an_error_result(mcp_address: str) -> No
     assert result.text == "The tool failed: the connection to its server is closed"
 
 
+@pytest.mark.slow
 async def test_the_block_may_be_left_in_another_task_after_which_a_call_is_an_error_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,6 +130,7 @@ async def test_a_worker_is_the_same_after_its_sessions_have_run() -> None:
     assert worker.session.conversation == Conversation()
 
 
+@pytest.mark.slow
 async def test_a_thousand_sessions_run_at_once() -> None:
     worker = Worker(ScriptedModel([say("Hello!")] * 1000))
     sessions = [Session(worker) for _ in range(1000)]

@@ -355,6 +355,7 @@ def test_an_interrupt_in_a_tool_ends_the_run_and_the_program_also_from_within_an
     assert worker.session.conversation.messages[-1].tool_results[0].is_error
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("verb", ["cancel", "pause"])
 async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_like_any_other(verb: str) -> None:
     """At each of its records, from within a watcher.

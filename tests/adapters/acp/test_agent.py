@@ -594,6 +594,7 @@ async def test_secrets_and_half_characters_do_not_reach_the_client(monkeypatch: 
 # MCP servers
 
 
+@pytest.mark.slow
 async def test_the_client_s_mcp_servers_are_tools_and_a_broken_one_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

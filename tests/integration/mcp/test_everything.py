@@ -164,6 +164,7 @@ async def test_its_questions_pause_the_run_until_they_are_answered(command: list
             assert lint([record async for record in run]) == []
 
 
+@pytest.mark.slow
 async def test_a_call_that_waits_with_a_closed_connection_is_lost_and_not_made_again(command: list[str]) -> None:
     worker = Worker(ScriptedModel([call("trigger-elicitation-request"), say("Done.")]))
     async with mcp_tools(command) as tools:

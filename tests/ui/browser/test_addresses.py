@@ -124,6 +124,7 @@ async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk) -> None:
         await expect(page.locator("#zoom-fit")).to_be_disabled()
 
 
+@pytest.mark.slow
 async def test_compared_runs_are_an_address(desk: Desk) -> None:
     async with desk.serve(GatedModel([say("One."), say("Two.")], free=True)):
         page = await desk.open()

@@ -188,6 +188,7 @@ async def test_the_usage_of_a_conversation_is_folded_and_the_last_seconds_are_fo
         assert requests == ["live last=900"] * 2
 
 
+@pytest.mark.slow
 async def test_the_period_before_is_requested_a_view_is_saved_and_a_phone_shows_one_panel_beside_no_other(
     desk: Desk,
 ) -> None:

@@ -93,6 +93,7 @@ def nothing_booked() -> None:
     booked.clear()
 
 
+@pytest.mark.slow
 async def test_a_result_is_shown_as_what_it_is(desk: Desk) -> None:
     names = [*results, "image"]
     asked = call("read", what=names[0])

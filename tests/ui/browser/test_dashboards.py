@@ -220,6 +220,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen_and_without_x_ray_
         await expect(page.locator(".xray-button")).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, tmp_path: Path) -> None:
     async with (
         SQLiteLog(tmp_path / "runs.db") as log,

@@ -86,6 +86,7 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await asyncio.gather(*runs)
 
 
+@pytest.mark.slow
 async def test_a_new_run_leaves_the_focus_and_the_selection_and_a_lost_connection_is_made_again(
     desk: Desk, tmp_path: Path
 ) -> None:

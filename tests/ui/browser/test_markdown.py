@@ -116,6 +116,7 @@ PARTS = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" 
 SIZE = 1_200_000
 
 
+@pytest.mark.slow
 async def test_the_elements_of_markdown_the_hosts_of_links_and_long_texts_are_shown(desk: Desk) -> None:
     thoughts = think("**Looking**\n\n- at the `sky`")
     replies = [thoughts + say(TEXT), say(LINKS), say("x" * SIZE, chunk=100_000), say(PARTS, chunk=40)]

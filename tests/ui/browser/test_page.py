@@ -139,6 +139,7 @@ async def test_a_long_answer_is_followed_to_its_end(desk: Desk) -> None:
         await expect(page.locator("#latest")).to_be_hidden()
 
 
+@pytest.mark.slow
 async def test_an_unknown_run_is_shown_as_gone_and_a_conversation_goes_on_with_the_next_run(desk: Desk) -> None:
     async with desk.serve(GatedModel([say("First."), say("Second.")], free=True), dashboards=None):
         page = await desk.open("#run-of-yesterday")

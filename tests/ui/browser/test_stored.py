@@ -100,6 +100,7 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         await expect(page.locator("#runs .run-line-title")).to_have_count(2)
 
 
+@pytest.mark.slow
 async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, tmp_path: Path) -> None:
     makers: Makers = {"clerk": desk.maker(ScriptedModel([say("An old pond.")]), name="clerk")}
     async with serve(desk, tmp_path / "runs.db", makers):

@@ -129,6 +129,7 @@ async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: De
         await desk.answers(later, LONG, "Nothing is there.")
 
 
+@pytest.mark.slow
 async def test_the_arrows_go_from_record_to_record(desk: Desk) -> None:
     model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:

@@ -113,6 +113,7 @@ async def test_the_app_begins_with_the_conversation_that_was_used_last(open_app:
         assert sent == ["First question", "One.", "Go on"]
 
 
+@pytest.mark.slow
 async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(open_app: Open) -> None:
     ran: list[str] = []
 
@@ -137,6 +138,7 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(ope
     assert worker.log is None
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_revoked(open_app: Open) -> None:
     @tool(requires_approval=True)
     async def delete(path: str) -> str:

@@ -280,7 +280,7 @@ CASES = [
 ]
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(4)
 @pytest.mark.parametrize(("fault", "is_logged"), CASES)
 async def test_no_route_lets_what_befalls_one_thing_befall_another(
     fault: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch
