@@ -13,8 +13,7 @@ decision for each call.
 
 The pending calls of a run are a tree: a call that has begun a run which waits itself is followed by the calls of that
 run. Each run of the tree is decided about as a whole, or not at all: then it goes on waiting. So is each call in the
-background alone. To deny a call that waits
-with a run inside, or to answer it, ends that run.
+background alone. To deny a call that waits with a run inside, or to answer it, ends that run.
 """
 
 from __future__ import annotations

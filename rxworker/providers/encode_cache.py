@@ -1,4 +1,4 @@
-"""A cache of encoded messages, for the next request with the same conversation. Pure.
+"""A cache of encoded messages, for the next request with the same conversation, and how OpenAI caches one. Pure.
 
 Each request of a tool loop has the messages of the request before it, and a few new ones after them. An encoder takes
 messages one after the other and does not depend on later ones; so an encoder that is at the end of a conversation can
@@ -8,19 +8,15 @@ depends on earlier messages.
 `Remembered` keeps the encoders of the last few conversations. A conversation that begins otherwise, because it was
 trimmed or is another fork, is encoded from its beginning. It keeps the tools that were sent last, too. Messages and
 tools are compared by identity, since equal ones need not become the same (``1`` equals ``True``): they are values, and
-what they hold is not changed once they were sent.
+what they hold is not changed once they were sent. What is kept is JSON, as bytes: to send them again is to copy them,
+where objects would be walked through each time.
 
-What is kept is JSON, as bytes: to send them again is to copy them, where objects would be walked through each time.
-
-How OpenAI's two protocols cache a conversation.
-
-OpenAI caches unasked, and needs to know which requests belong together.
-
-A key leads the requests of a conversation to the same servers, which have its beginning. It is made of the first
-message, which does not change while a conversation grows; the service adds a hash of the prompt's beginning. From
-GPT-5.6 on the service places a breakpoint at the end of each request and finds it without a limit of blocks, so that a
-loop needs none of its own. A `rxworker.messages.CachePoint` is one more, for a beginning that several conversations
-share: these models find what ends at a breakpoint, and nothing shorter. See
+OpenAI caches unasked, and needs to know which requests belong together. A key (`cache_settings`) leads the requests of
+a conversation to the same servers, which have its beginning. It is made of the first message, which does not change
+while a conversation grows; the service adds a hash of the prompt's beginning. From GPT-5.6 on the service places a
+breakpoint at the end of each request and finds it without a limit of blocks, so that a loop needs none of its own. A
+`rxworker.messages.CachePoint` is one more (`set_breakpoint`), for a beginning that several conversations share: these
+models find what ends at a breakpoint, and nothing shorter. See
 https://developers.openai.com/api/docs/guides/prompt-caching
 """
 

@@ -1,19 +1,15 @@
-"""The tools of a request as its service takes them, and calls under the tools' own names. Pure.
+"""A request as its service and its model take it: its tools, its settings, and what an application adds to it. Pure.
 
 One tool that a service refuses would make it refuse each request. So before a request is encoded, the schema of a tool
 is changed to what `takes` allows: variants at its top become one object with the members of all, and a name that is not
 allowed becomes one that is. Calls in the conversation get the names that are sent, and `OwnNames` gives those of a
 response the tools' own again. A tool checks its arguments by its own schema, so what that refuses is still refused.
 
-The settings of a request, fitted to what its model takes. Pure.
-
 An amount of thinking is sent in the form that the model has for it: a budget becomes an effort by its size, and an
-effort a budget. A setting for which the model has no form is refused before the request is sent. What an application
-puts into ``extra`` is sent as it is, but for the sampling parameters.
+effort a budget. A setting for which the model has no form is refused before the request is sent.
 
-The settings of a request in its body, and what an application puts there with ``Options.extra``. Pure.
-
-The rules of ``extra``, at every depth:
+What an application puts into ``Options.extra`` is sent as it is, but for the sampling parameters (`with_extra`). Its
+rules, at every depth:
 
 - An object is merged with an object key by key; the application's values replace ours.
 - An object of another ``type`` replaces ours as a whole, since the members of one type mean nothing in another.

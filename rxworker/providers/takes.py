@@ -1,7 +1,12 @@
-"""What each service takes of what applications and tools give it, as one table. Pure.
+"""What each service takes of what applications and tools give it, as one table, and how parts are made so. Pure.
 
-It is read by `rxworker.providers.takes` and `rxworker.providers.fit`. As of 2026-11-29, from each service's own
-pages and errors:
+A picture is sent with the media type that its bytes have, whatever it was named. What the service does not take of a
+user's input is refused before the request is sent. A tool's is replaced by a text, which the model reads: a result is
+part of every request that follows, so a refused one would end each later run of the session. So is what is in an
+earlier message of the user's, to which another service may have answered. Ids and names of calls are made such that the
+service takes them.
+
+The table is of 2026-11-29, from each service's own pages and errors:
 
 - Anthropic: https://platform.claude.com/docs/en/build-with-claude/vision and the page pdf-support; for tools
   https://github.com/anthropics/claude-code/issues/40075 and https://github.com/twilio-labs/mcp/issues/56
@@ -19,15 +24,6 @@ pages and errors:
 - OpenAI: https://developers.openai.com/api/docs/guides/images-vision and the page file-inputs, by which Chat
   Completions takes no document but a PDF; for tools https://github.com/langchain-ai/langchainjs/issues/9804 and
   https://github.com/probelabs/probe/issues/9
-
-Pictures, documents and recordings as a service takes them, and results of tools without what it does not take. Pure.
-
-A picture is sent with the media type that its bytes have, whatever it was named. What the service does not take of a
-user's input is refused before the request is sent. A tool's is replaced by a text, which the model reads: a result is
-part of every request that follows, so a refused one would end each later run of the session. So is what is in an
-earlier message of the user's, to which another service may have answered.
-
-Ids and names of tool calls, as services take them.
 """
 
 from __future__ import annotations

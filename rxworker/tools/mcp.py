@@ -2,12 +2,10 @@
 
 ``pip install "/path/to/the/checkout[mcp]"``.
 
-The contents of a resource of an MCP server, again after each update.
-
-Theory of operation. Each subscription is a task. It subscribes at the server first and reads then, so that no update
-between the two is lost. An update is a mark, not a queue: those that arrive while the contents are read are one more
-reading. When the subscription is disposed, the task unsubscribes and ends; the connection cancels those that are left
-when it closes.
+Theory of operation. `watch` emits the contents of a resource, again after each update. Each subscription is a task. It
+subscribes at the server first and reads then, so that no update between the two is lost. An update is a mark, not a
+queue: those that arrive while the contents are read are one more reading. When the subscription is disposed, the task
+unsubscribes and ends; the connection cancels those that are left when it closes.
 
 Since revision 2026-07-28 of the protocol a subscription is a stream of its own. Until 2025-11-25 a connection has one
 for each address, so that only the last of several observers of one address unsubscribes.

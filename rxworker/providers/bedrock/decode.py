@@ -4,8 +4,6 @@ A text has no start of its own: the first delta opens the block. The usage comes
 ends with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
 exception is a message of another type, also after a whole response; it ends the response.
 
-The JSON of Converse's events.
-
 The type of an event is a header of its message. The Structs name what the decoder reads; every field has a default,
 since one member that does not fit must not cost the members beside it. Decoded JSON has no cycles, so the garbage
 collector need not watch these Structs.

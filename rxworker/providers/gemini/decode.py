@@ -2,7 +2,14 @@
 
 The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it.
 The response is complete if each candidate has a finish reason, or if there is a reason why the prompt was refused.
-Otherwise it was cut.
+Otherwise it was cut. The finish reason is not final before the bytes end, since some servers send ``STOP`` with every
+piece.
+
+The wire has parts and no blocks. A `Choice` makes blocks of the parts of one candidate, with indexes of our own:
+adjacent text parts make one block, adjacent thoughts likewise; any other part is a block by itself. A part that holds
+only a signature does not become text: while text is open the signature is kept with that block, otherwise it is an
+opaque block. A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the
+call is aborted.
 
 An error arrives as a frame, or as bare JSON over several lines without ``data:`` in front. Bare JSON may also be the
 whole response as one JSON array, if the request did not require a stream of events; it is read at the end.
@@ -10,15 +17,6 @@ whole response as one JSON array, if the request did not require a stream of eve
 Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a
 `Usage`; any other frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the
 newest alone is decoded: its totals include the others.
-
-One candidate of a stream: its parts as blocks with indexes of our own, and its sources.
-
-The wire has parts and no blocks. Adjacent text parts make one block, adjacent thoughts likewise; any other part is a
-block by itself. A part that holds only a signature does not become text: while text is open the signature is kept with
-that block, otherwise it is an opaque block.
-
-A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the call is
-aborted. The finish reason is not final before the bytes end, since some servers send ``STOP`` with every piece.
 """
 
 from __future__ import annotations

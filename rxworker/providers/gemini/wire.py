@@ -1,13 +1,8 @@
-"""The JSON of the generateContent stream.
+"""The JSON of the generateContent stream, and what its parts, its calls, its signatures and its usage mean.
 
 Every frame is a whole response with the parts that are new. A part is kept as it came: its kind is the name of one of
-its fields, and most kinds must be sent back unchanged.
-
-Decoded JSON has no cycles, so the garbage collector need not watch these Structs.
-
-How a candidate ends, and its usage: cached input is part of the prompt.
-
-Thoughts, and what tools read, are counted beside the rest.
+its fields, and most kinds must be sent back unchanged. Decoded JSON has no cycles, so the garbage collector need not
+watch these Structs. Cached input is part of the prompt; thoughts, and what tools read, are counted beside the rest.
 
 A function call is complete in one part, or its arguments are streamed by path over several. A streamed call begins with
 a name and ``willContinue``, continues with ``partialArgs``, and ends with a piece that does not continue. That end is

@@ -1,22 +1,15 @@
 """Frames of the Responses stream to events.
 
-A response is a list of items: `rxworker.providers.openai_responses.decode` turns them into blocks.
+A response is a list of items (`Items`), which `rxworker.providers.openai_responses.item` turns into blocks. Several
+items may be open at once, and they may end in any order. An item is known by its ``output_index``; its ``item_id`` is
+not to be relied on, since one server changes it with every event. Servers that send no ``output_index`` are helped: the
+item is then the one of that id, else the last open one of the type that the event belongs to, else a new one after the
+others.
 
 A response ends at its last event, which has the status; bytes that end before are a truncated response. An ``error``
 event is usually followed by a ``response.failed`` with the same error, so the error waits for the next frame or the
 end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what the
-response emitted before it.
-
-How a response ends: its status, its usage and its error.
-
-Cached input is part of the input, reasoning part of the output.
-
-The items of a response, and which of them an event is about.
-
-Several items may be open at once, and they may end in any order. An item is known by its ``output_index``; its
-``item_id`` is not to be relied on, since one server changes it with every event. Servers that send no ``output_index``
-are helped: the item is then the one of that id, else the last open one of the type that the event belongs to, else a
-new one after the others.
+response emitted before it. Cached input is part of the input, reasoning part of the output.
 """
 
 from __future__ import annotations

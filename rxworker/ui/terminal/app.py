@@ -1,16 +1,16 @@
-"""The terminal app: theme, global keys, signals and shutdown. `ConversationScreen` shows the conversation.
+"""The terminal app: theme, global keys, signals, shutdown, and a driver for a terminal that may be slow or disappear.
+
+`ConversationScreen` shows the conversation.
 
 Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the thread that
 reads it. Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked
 because it waits for the terminal, the driver stops waiting; if it is blocked for another reason, the guard ends the
 process.
 
-Textual's terminal driver, for a terminal that may be slow or disappear while the app is open.
-
-Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal,
-or blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore
-`Output` never raises, and waits in steps: it opens the terminal a second time, non-blocking for this process only, and
-while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
+Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal, or blocked on a
+terminal that is not read, the queue would fill and the event loop would block forever. Therefore `Output` never raises,
+and waits in steps: it opens the terminal a second time, non-blocking for this process only, and while the terminal is
+full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
 
 Textual's parser takes all characters between an escape character within pasted text and the end of the paste for keys:
 such a paste could send messages and approve calls. Therefore `Pastes` replaces it before the parser reads them.

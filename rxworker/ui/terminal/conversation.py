@@ -1,6 +1,4 @@
-"""The screen of the conversation: its layout, the display of its runs, and the actions of the user.
-
-Its keys, its input and its dialogs.
+"""The screen of the conversation: its layout, keys, input and dialogs, the display of its runs, and what the user does.
 
 Theory of operation. One task follows a run. It takes all records that are available, shows them, and sleeps for a
 frame; meanwhile the hub merges deltas, so the cost of the screen depends on what is new on it and not on the number of

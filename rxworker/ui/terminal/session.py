@@ -1,10 +1,7 @@
-"""A conversation between the user and a worker: runs, messages that are sent into a run, errors and usage.
+"""A conversation between the user and a worker, and the stored ones: runs, messages that are sent, errors and usage.
 
-It does not depend on widgets: it returns lanes, and the actions of the user call its methods.
-
-The stored sessions of a log: a session is a conversation, whose runs have the same label.
-
-Without a log they are kept until the process ends.
+It does not depend on widgets: it returns lanes, and the actions of the user call its methods. A session of a log is a
+conversation, whose runs have the same label; without a log it is kept until the process ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The transcript: a scrolling list of lanes, and a widget for each kind of lane.
 
-Only the newest lanes stay on the screen.
-
-The base class of lane widgets.
-
-It renders by line, so the cost of a growing text depends on what is added and visible.
+Only the newest lanes stay on the screen. A widget renders by line, so the cost of a growing text depends on what is
+added and visible.
 """
 
 from __future__ import annotations
