@@ -58,6 +58,8 @@ class SurrogateJoiner:
 
     def repaired(self, data: bytes) -> bytes | None:
         """The JSON without halves; ``None`` where they are not what is wrong with it."""
+        if not self.held and data.isascii() and b"\\u" not in data:  # a half is an escape, or not UTF-8
+            return None
         text = data.decode("utf-8", "replace")
         try:
             value: Json = json.loads(text)
