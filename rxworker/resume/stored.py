@@ -90,12 +90,12 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     starts: dict[int, int] = {}
     kept: dict[int | str, Json] = {}
     for entry, record in zip(entries, records, strict=True):
-        event = record.event
-        if isinstance(event, events.TurnStart) and not record.path:
+        event = None if record.path else record.event
+        if isinstance(event, events.TurnStart):
             unseen.clear()
-        if isinstance(event, events.ToolStart) and not record.path:
+        elif isinstance(event, events.ToolStart):
             starts[event.place] = record.seq
-        if isinstance(event, events.BackgroundStart) and not record.path:
+        elif isinstance(event, events.BackgroundStart):
             place = starts.get(event.background.place, 0)
             if event.background.begun is not None:  # it goes on with that
                 kept.pop(event.background.id, None)
@@ -107,13 +107,13 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         if private.variables is not None:
             variables = private.variables
         unseen.update(private.answered)
-        if private.held is not None and isinstance(event, events.ToolStop) and not record.path:
+        if private.held is not None and isinstance(event, events.ToolStop):
             unseen[event.place] = private.held
         if private.agreed or private.approved:
             agreed[entry.last] = private
-        if private.kept is not None and isinstance(event, events.ToolProgress) and not record.path:
+        if private.kept is not None and isinstance(event, events.ToolProgress):
             kept[starts.get(event.place, 0)] = private.kept
-        if private.kept is not None and isinstance(event, events.BackgroundProgress) and not record.path:
+        if private.kept is not None and isinstance(event, events.BackgroundProgress):
             kept[event.id] = private.kept
     own = [record.event for record in records if not record.path]
     copied = max((r.seq for r in records if isinstance(r.event, events.Fork) and not r.path), default=0)
