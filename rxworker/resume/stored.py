@@ -15,7 +15,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
-from rxworker.log.format import Private, check_continuable, private_of, records_of, round_time
+from rxworker.log.format import Entry, Private, check_continuable, private_of, records_of, round_time
 from rxworker.log.values import Claim, RunRow, with_figures
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Document, Image, Json, Message, ToolMeta, ToolResult
@@ -134,12 +134,17 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         tools_in(records),
         foreign,
         entries[-1].epoch if entries else 0,
-        {
-            record.seq: before.epoch
-            for before, record in zip(entries, records[1:], strict=False)
-            if isinstance(record.event, events.RunRecover) and not record.path
-        },
+        _recovered_in(entries, records),
     )
+
+
+def _recovered_in(entries: Sequence[Entry], records: Sequence[Record]) -> dict[int, int]:
+    """The numbers of the records at which another process went on, and the epoch before each."""
+    return {
+        record.seq: before.epoch
+        for before, record in zip(entries, records[1:], strict=False)
+        if isinstance(record.event, events.RunRecover) and not record.path
+    }
 
 
 def _called_in(state: RunState, begin: Event | None) -> list[str]:
