@@ -96,10 +96,9 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         elif isinstance(event, events.ToolStart):
             starts[event.place] = record.seq
         elif isinstance(event, events.BackgroundStart):
-            place = starts.get(event.background.place, 0)
             if event.background.begun is not None:  # it goes on with that
                 kept.pop(event.background.id, None)
-            elif place in kept:  # before it went there
+            elif (place := starts.get(event.background.place, 0)) in kept:  # before it went there
                 kept.setdefault(event.background.id, kept[place])
         private = private_of(entry, run_id)
         if private is None:
