@@ -30,7 +30,17 @@ from msgspec import UNSET, Struct, UnsetType
 from rxworker.errors import DecisionError, nearest
 from rxworker.events import PauseState, Question
 from rxworker.events.form import check_form, form_problem
-from rxworker.events.pause import BACKGROUND, CLIENT_TOOL, QUESTION, RECOVERY, Begun, Reply, TreeCall
+from rxworker.events.pause import (
+    BACKGROUND,
+    CLIENT_TOOL,
+    QUESTION,
+    RECOVERY,
+    Begun,
+    Reply,
+    TreeCall,
+    parts_of,
+    woken_by,
+)
 from rxworker.hooks.points import Answer
 from rxworker.messages import Json, JsonObject, Message, ToolCall
 
@@ -121,6 +131,12 @@ class PendingCalls(Struct, frozen=True):
         required = tuple([at for at, each in enumerate(nodes) if each.needs_decision])
         questions = {at: each.question for at, each in enumerate(nodes) if each.question is not None}
         return cls(tuple([each.call for each in nodes]), required, pause.hook, questions, nodes)
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The indices of those that need a decision before the run goes on: none in its background."""
+        own = parts_of(self.nodes)[0] if self.nodes else self.required
+        return tuple([index for index in self.required if index in own])
 
     @property
     def by_client(self) -> tuple[int, ...]:
@@ -253,7 +269,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = 
     if decisions is None:
         decided: list[Decision | None] = [
             Approve()
-            if (index,) == pending.required and pending.node(index).hook not in (CLIENT_TOOL, QUESTION, RECOVERY)
+            if (index,) == pending.own and pending.node(index).hook not in (CLIENT_TOOL, QUESTION, RECOVERY)
             else None
             for index in range(len(calls))
         ]
@@ -272,7 +288,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = 
                 "give one for each, and None (null in JSON) where nothing is decided"
             )
     if wakes and (decisions is None or isinstance(decisions, Mapping)) and not any(decided):
-        decided = [None if each.wait is None else Approve() for each in map(pending.node, range(len(calls)))]
+        decided = [None if wait is None else Approve() for wait in woken_by(pending.nodes)] or [None] * len(calls)
     for index, decision in enumerate(decided):
         _check_decision(pending.describe(index), decision)
         if index in pending.questions and isinstance(decision, Approve | Deny):
@@ -307,9 +323,11 @@ def _missing(pending: PendingCalls, decided: Sequence[Decision | None]) -> list[
         if decision is not None and pending.node(index).inner_run:  # that run ends, or waits for nothing and goes on
             is_any |= isinstance(decision, Deny | Answer) or not any(at in inside for at in pending.required)
     left = [index for index in pending.required if index not in ended]
-    given = {_group(pending.node(index)): pending.node(index).path for index in left if decided[index] is not None}
-    if not given and not is_any:
-        return left
+    about = [index for index, one in enumerate(decided) if one is not None and index not in ended]
+    about = [index for index in about if index in left or pending.node(index).wait is not None]
+    given = {_group(pending.node(index)): pending.node(index).path for index in about}
+    if not given and not is_any:  # what waits in the background goes on waiting, if the run waits for something else
+        return left if pending.hook == BACKGROUND else [index for index in left if index in pending.own]
 
     def is_needed(node: TreeCall) -> bool:
         # Whether an effect is to be repeated is decided before anything inside goes on.

@@ -5,7 +5,8 @@ The same value is in the record of the pause, in the result of the run, and in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, TypeAlias, final
 
 from msgspec import Struct
@@ -326,11 +327,9 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """What wakes the run; nothing does while it needs a decision."""
-        tree = self.tree
-        is_woken = not any(each.needs_decision for each in tree)
-        waits = [each.wait for each in tree] + [None if self.held is None else self.held.wait]
-        return tuple([each for each in waits if each is not None and is_woken])
+        """What wakes the run; nothing does while it needs a decision. What waits in its background waits alone."""
+        waits = [*woken_by(self.tree), None if self.held is None else self.held.wait]
+        return tuple([each for each in waits if each is not None])
 
     @property
     def at(self) -> int | None:
@@ -381,6 +380,19 @@ def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCa
         more = asks, waits, len(below), waits_with, is_background
         yield TreeCall(each.call, own, run, hook, pause.reason, is_needed, *more)
         yield from below
+
+
+def parts_of(tree: Sequence[TreeCall]) -> list[range]:
+    """The indices of the calls that wait: first those of the run itself, then of each call in its background."""
+    starts = [0, *[at for at, node in enumerate(tree) if node.is_background and not node.run], len(tree)]
+    return [range(start, end) for start, end in pairwise(starts)]
+
+
+def woken_by(tree: Sequence[TreeCall]) -> list[Wait | None]:
+    """For each call of `PauseState.tree`, what wakes it; nothing does while its part needs a decision."""
+    parts = parts_of(tree)
+    needs = [any(tree[at].needs_decision for at in part) for part in parts]
+    return [None if needs[0] or need else tree[at].wait for part, need in zip(parts, needs, strict=True) for at in part]
 
 
 def outline(pause: PauseState) -> PauseState:

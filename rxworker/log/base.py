@@ -33,6 +33,7 @@ from rxworker.errors import (
     RxWorkerError,
 )
 from rxworker.events import Annotation, CustomEvent, Event, Record, RunAbort, RunPause, RunRequeue
+from rxworker.events.pause import woken_by
 from rxworker.log.bases import Bases
 from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
 from rxworker.log.format import Entry, entries_of, record_of, round_time
@@ -869,7 +870,7 @@ class EventLog(Store):
                 await self.append(claim, [], after=claim.last_seq, row=replace(info.row, due=0.0, reason=""))
             await self.call_worker(info.row.worker)
         elif info.status == "paused" and isinstance(last, RunPause) and last.pause.waits:
-            woken = tuple([Approve() if each.wait else None for each in last.pause.tree])
+            woken = tuple([Approve() if wait else None for wait in woken_by(last.pause.tree)])
             await self.send(run_id, decision_command(StoredDecision(woken)))
         else:
             text = f"{run_id} is {info.status}, and waits for no moment, signal, message or run: nothing was changed"

@@ -49,7 +49,7 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
-from rxworker.events.pause import Begun, Wait
+from rxworker.events.pause import Begun, Wait, parts_of, woken_by
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
@@ -388,7 +388,7 @@ class RunSource:
         if not info.is_waiting:
             return []
         pause = await pause_in(self.log, info)
-        decisions = [await self._woken(info, each.wait, sent) for each in pause.tree]
+        decisions = [await self._woken(info, wait, sent) for wait in woken_by(pause.tree)]
         held = None if pause.held is None else await self._woken(info, pause.held.wait, sent)
         if held is None and not any(decisions):
             if info.row.due:
@@ -759,7 +759,7 @@ def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list
         DecisionError: One of them is to be allowed always.
     """
     found, tree = list[DeliveredResult](), pause.tree
-    roots = [at for at, node in enumerate(tree) if node.is_background and not node.run]
+    roots = [part[0] for part in parts_of(tree)[1:]]
     granted_by(PendingCalls.of(pause), decided)  # none of them can be allowed always
     for each, at in zip(pause.background, roots, strict=True):
         own, inside, question = decided[at], decided[at + 1 : at + 1 + tree[at].inner], tree[at].question

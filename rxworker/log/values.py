@@ -251,7 +251,7 @@ class RunInfo(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is paused, and woken by a moment, a signal, a message or another run: it needs no decision."""
+        """Whether it is paused, and woken by a moment, a signal, a message or another run, without a decision."""
         return self.status == "paused" and bool(self.row.due or self.row.awaits)
 
     def is_cut_off(self, now: float | None = None) -> bool:

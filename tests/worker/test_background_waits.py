@@ -69,6 +69,12 @@ class Bench:
             await self.may_end.wait()
             return "held"
 
+        @tool(effect="idempotent")
+        async def sleep(context: ToolContext) -> str:
+            await context.until(signal="go")
+            self.done.append("sleep")
+            return "slept"
+
         def asking(worker: Worker, name: str) -> Any:
             return worker_tool(worker, name=name, description="Ask.", **self.settings)
 
@@ -79,7 +85,8 @@ class Bench:
         first = call(kind) if kind == "asks" else call(kind, task="?")
         for name in more:
             first = first + call(name)
-        tools = [front, asking(inner, "nested"), asking(deep, "deep"), asks, slow, hold, wipe]
+        sleeping = asking(Worker(ByTurn([call("sleep"), *script]), tools=[sleep]), "sleeping")
+        tools = [front, sleep, sleeping, asking(inner, "nested"), asking(deep, "deep"), asks, slow, hold, wipe]
         replies = [first] if second is None else [first, second]
         return Worker(ByTurn([*replies, *script]), tools=tools, log=self.log)
 
@@ -309,6 +316,45 @@ async def test_a_call_whose_id_is_the_path_of_the_background_is_another_one() ->
     again = worker.resume(paused, decisions=given)
     await again
     assert (joined(again.state), sorted(bench.done)) == (["accept today"], ["a", "accept"])
+
+
+async def test_to_go_on_after_a_pause_decides_nothing_about_the_background() -> None:
+    bench = Bench(None)
+    worker = bench.worker("nested", second=call("hold"))
+    run = worker.run("go")
+    await waiting(run)
+    run.pause()
+    await settle(50)
+    bench.may_end.set()
+    paused = await pause_of(run)
+    assert (paused.hook, PendingCalls.of(paused.pause).own) == ("pause", ())
+    paused = await pause_of(worker.resume(paused))
+    assert (paused.hook, bench.done) == ("background", [])
+    with pytest.raises(DecisionError, match="no decision was given"):
+        worker.resume(paused)
+    await worker.resume(paused, decisions={NESTED: Approve()})
+    assert bench.done == ["a"]
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+async def test_what_waits_in_the_background_keeps_no_other_wait_from_being_woken(is_inside: bool) -> None:
+    log = MemoryLog()
+    bench = Bench(log)
+    sleeps = call("sleeping", task="?") if is_inside else call("sleep")
+    worker = bench.worker("asks", second=sleeps)
+    run = worker.run("go")
+    await waiting(run)
+    paused = await pause_of(run)
+    assert [wait.signal for wait in paused.pause.waits] == ["go"]
+    await log.signal(run.id, "go")
+    async with asyncio.timeout(5), RunSource(log) as source:
+        info = await source.take()
+    assert info is not None
+    again = Session(bench.worker("asks", second=sleeps)).recover(info.run_id)
+    paused = await pause_of(again)
+    assert (paused.hook, len(paused.pause.background), bench.done) == ("background", 1, ["sleep"])
+    await worker.new_session().resume(paused, decisions={ASKED: Approve({"day": "today"})})
+    assert bench.done == ["sleep", "accept"]
 
 
 async def test_a_run_inside_is_decided_about_by_its_own_id_while_the_outer_one_runs() -> None:
