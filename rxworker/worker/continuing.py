@@ -17,7 +17,18 @@ from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import DeliveredResult, deliver_command, deliveries_of, end_nested, resumed_id, routed
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import TAPPED, Claim, Command, RunInfo, RunRow, decisions_in, is_woken, new_id, recorded_labels
+from rxworker.log.values import (
+    DECIDE,
+    TAPPED,
+    Claim,
+    Command,
+    RunInfo,
+    RunRow,
+    decisions_in,
+    is_woken,
+    new_id,
+    recorded_labels,
+)
 from rxworker.resume import recovery
 from rxworker.resume.paused import RESERVED, WAKE, decide_command, decision_of, resume_turn
 from rxworker.resume.stored import (
@@ -85,6 +96,7 @@ def resumed(
     claim: ClaimFn | None = None,
     source: RunRow | None = None,
     held: Claim | None = None,
+    before: Sequence[DeliveredResult] = (),
 ) -> Beginning:
     """What the run begins with that resumes a paused one.
 
@@ -97,6 +109,7 @@ def resumed(
         source: What a log has of the paused run, if it comes from there: the permissions and the name are those of
             that run, and its recorded labels.
         held: The claim of the run that resumes it, if the caller has claimed it.
+        before: What is decided about its calls in the background before what its log has about them.
     """
     _check_performs(session)
     if output is None and session.paused is not None and session.paused.run_id == waiting.run_id:
@@ -145,7 +158,7 @@ def resumed(
         stored=stored,
         run_id=run,
         nested={node.inner_run: waiting.nested.get(node.inner_run) for node in waiting.pause.tree if node.inner_run},
-        deliveries=[] if source else _deliveries(waiting, given),
+        deliveries=before if source else _deliveries(waiting, given),
     )
 
 
@@ -203,19 +216,35 @@ async def _applied(
     """
     pending = PendingCalls.of(paused.pause)
     pair = granted_by(pending, decide(pending, given.decisions))
-    for each in _deliveries(paused, given):  # the run that resumes it takes them over
-        with suppress(CommandConflictError):
-            await log.send(paused.run_id, deliver_command(each))
+    before = [each for each in _deliveries(paused, given) if not await _is_stored(log, paused.run_id, each)]
     if pair is None:
-        return resumed(session, paused, given, output, source=row, held=held)
+        return resumed(session, paused, given, output, source=row, held=held, before=before)
     # Nothing is granted where another process has resumed it without this decision.
     claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
     try:
         await grant(log, _labels_after(session, row), pair, paused.run_id)
-        return resumed(session, paused, given, output, source=row, held=claim)
+        return resumed(session, paused, given, output, source=row, held=claim, before=before)
     except BaseException:
         await release_shielded(log, claim)
         raise
+
+
+async def _is_stored(log: EventLog, run_id: str, delivery: DeliveredResult) -> bool:
+    """Store a decision about a call in the background of a paused run, for the run that resumes it to take over.
+
+    Returns:
+        Whether it, or one that was made before the stored decision about the run, is stored. Otherwise another process
+        has decided as the run paused, and its decision came later.
+    """
+    command = deliver_command(delivery)
+    try:
+        await log.send(run_id, command)
+    except CommandConflictError:
+        sent = await log.sent(run_id)
+        decided = min([one.number for one in sent if one.kind == DECIDE], default=0)
+        others = [one for one in sent if one.key == command.key and one.data != command.data]
+        return all(one.number < decided for one in others)
+    return True
 
 
 async def forked(

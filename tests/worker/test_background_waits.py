@@ -21,6 +21,7 @@ from rxworker.resume.paused import load_paused, save_paused
 from rxworker.state import fold_run
 from rxworker.testing import Call, Reply, call, lint, say
 from rxworker.tools import ToolContext
+from rxworker.worker.queue import QueuedWorker
 from tests.log.test_later import copy_of
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
@@ -286,6 +287,22 @@ async def test_of_a_denial_and_an_approval_the_log_takes_the_first() -> None:
     bench.may_end.set()
     await run
     assert sorted(joined(run.state)) == ["It is gone.", "slow"]
+
+
+async def test_a_decision_about_the_paused_run_counts_before_a_later_one_about_the_call() -> None:
+    """Another process has read that the run is running, and stores its decision after the pause was decided about."""
+    log = MemoryLog()
+    run = Bench(log).worker().run("go")
+    paused = await pause_of(run)
+    await QueuedWorker("", log=log).decide_later(run.id, {NESTED: Deny("no")})
+    (approved,) = deliveries_of(paused.pause, [None, Approve()])
+    await log.send(run.id, deliver_command(approved))
+    bench = Bench(log)
+    async with RunSource(log) as source:
+        info = await source.take(wait=False)
+    assert info is not None
+    await Session(bench.worker()).recover(info.run_id)
+    assert bench.done == []
 
 
 async def test_no_call_in_the_background_is_allowed_always() -> None:
