@@ -460,7 +460,7 @@ def upgrade_pause(members: Mapping[str, object]) -> dict[str, Any]:
         ValueError: They are invalid, or contradict each other.
 
     >>> upgrade_pause({"type": "run_pause", "hook": "permit", "hooks": ["permit"], "asked": 1})
-    {'type': 'run_pause', 'pause': PauseState(hook='permit', ..., spared=(('permit', 0),), held=None)}
+    {'type': 'run_pause', 'pause': PauseState(hook='permit', ..., spared=(('permit', 0),), held=None, background=())}
     """
     rest = {name: each for name, each in members.items() if name not in _Pause1.__struct_fields__}
     return {**rest, "pause": msgspec.convert(members, _Pause1).pause()}

@@ -474,6 +474,32 @@ export interface PausedCall {
   held?: Begun | null;
 }
 
+/** A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message. */
+export interface BackgroundCall {
+  /** By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had that. */
+  id: string;
+  /** The call, with its exact arguments. */
+  call: ToolCall;
+  /** Its idempotency key. */
+  key: string;
+  /** Its index among the calls of its response. */
+  place?: number;
+  /** When it went into the background, in seconds since the epoch. */
+  began?: number;
+  /** When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``). */
+  at_end?: "wait" | "wake" | "cancel";
+  /** Whether no process runs it: its result is delivered from outside. */
+  is_delivered?: boolean;
+  /** Why it is not known whether it had an effect, if its process has ended; shown to users. */
+  reason?: string;
+  /** The hooks that had agreed to it. A process that has others does not make it again. */
+  agreed?: string[];
+  /** What it waits for, and what was decided about that, if it has waited: as in `PausedCall`. */
+  begun?: Begun | null;
+  /** How often it has begun to wait, and gone on. A decision is about one step. */
+  step?: number;
+}
+
 /** What a paused run waits for, and what it needs to go on. */
 export interface PauseState {
   /** The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, ``until`` where they wait for something else, ``nested`` where only runs inside them wait, ``background`` where the run waits for the results of calls in the background, and ``recovery`` where their effects are not known. */
@@ -492,6 +518,8 @@ export interface PauseState {
   spared?: ([string, number])[];
   /** At the end of a turn: what a hook has waited for, whose name is its state. */
   held?: Begun | null;
+  /** The calls in the background that wait themselves. A decision about another call leaves them waiting. */
+  background?: BackgroundCall[];
 }
 
 /** The run waits for a decision; ``worker.resume`` continues it. */
@@ -519,28 +547,6 @@ export interface Prices {
   above: number | null;
   /** These prices. */
   long: Prices | null;
-}
-
-/** A tool call that goes on in the background: its turn has a placeholder, and the result comes as a message. */
-export interface BackgroundCall {
-  /** By which its result is delivered: the id of the call, or ``key`` where an earlier one in the background had that. */
-  id: string;
-  /** The call, with its exact arguments. */
-  call: ToolCall;
-  /** Its idempotency key. */
-  key: string;
-  /** Its index among the calls of its response. */
-  place?: number;
-  /** When it went into the background, in seconds since the epoch. */
-  began?: number;
-  /** When the model has ended its answer, the run waits for the result (``wait``), pauses until it comes (``wake``), or ends and cancels the call (``cancel``). */
-  at_end?: "wait" | "wake" | "cancel";
-  /** Whether no process runs it: its result is delivered from outside. */
-  is_delivered?: boolean;
-  /** Why it is not known whether it had an effect, if its process has ended; shown to users. */
-  reason?: string;
-  /** The hooks that had agreed to it. A process that has others does not make it again. */
-  agreed?: string[];
 }
 
 /** A paused run goes on. */
