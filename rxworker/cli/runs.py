@@ -18,6 +18,7 @@ from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, wr
 from rxworker.decisions import Approve, ApproveAlways, Decision, Deny, PendingCalls, assign, read_resume
 from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError, RunStatusError
 from rxworker.events import Annotation, Record
+from rxworker.events.pause import BACKGROUND
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
 from rxworker.log.open import open_stored
@@ -178,7 +179,8 @@ async def _decide(
         pending = PendingCalls.of(await pause_in(log, info))
     except RunStatusError as error:
         raise CommandError(f"{run_id} is {_status(info)}, not paused: there is nothing to decide about") from error
-    is_stuck = go_on and (pending.required or pending.by_client)
+    needed = pending.required if pending.hook == BACKGROUND else pending.own
+    is_stuck = go_on and (needed or pending.by_client)
     ways = [bool(approve or deny), bool(decisions), go_on]
     if is_stuck or sum(ways) != 1 or (reason is not None and not deny):
         waits = "; ".join(

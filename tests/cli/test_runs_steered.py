@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import pytest
 
-from rxworker import Deny, Worker, tool, worker_tool
+from rxworker import Deny, Run, Worker, tool, worker_tool
 from rxworker.cli import main
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog, RunInfo, SQLiteLog
@@ -114,35 +114,57 @@ def test_a_run_that_waits_for_approval_is_decided_about(rxworker: Rxworker, path
     assert rxworker("list", "--status", "paused") == "no runs"
 
 
-def test_what_waits_in_the_background_of_a_run_that_goes_on_is_decided_about(rxworker: Rxworker, path: Path) -> None:
+def with_a_clerk(_: object = None) -> Worker:
+    """A worker whose clerk waits for an approval in the background, beside an order that another program delivers."""
+
     @tool(background=True)
     async def order(context: ToolContext) -> str:
         context.later()
 
-    def clerk(_: object = None) -> Worker:
-        inner = Worker(ByTurn([call("pay", euros=5), say("Paid.")]), tools=[pay])
-        asks = worker_tool(inner, name="clerk", description="Pay.", background=True)
-        replies = [call("clerk", task="?") + call("order"), *[say("Done.")] * 4]
-        return Worker(ByTurn(replies), tools=[asks, order])
+    inner = Worker(ByTurn([call("pay", euros=5), say("Paid.")]), tools=[pay])
+    asks = worker_tool(inner, name="clerk", description="Pay.", background=True)
+    replies = [call("clerk", task="?") + call("order"), *[say("Done.")] * 4]
+    return Worker(ByTurn(replies), tools=[asks, order])
 
+
+def with_what_waits(path: Path, leave: Callable[[Run[object]], Awaitable[object]]) -> str:
     async def main() -> str:
         async with SQLiteLog(path) as log:
-            worker = clerk()
+            worker = with_a_clerk()
             worker.log = log
             run = worker.run("Go")
             async for _ in run:
                 if run.state.waiting is not None:
                     break
-            await run.hand_over(seconds=0.0)
+            await leave(run)
             return run.id
 
-    run = asyncio.run(main())
+    return asyncio.run(main())
+
+
+def test_what_waits_in_the_background_of_a_run_that_goes_on_is_decided_about(rxworker: Rxworker, path: Path) -> None:
+    run = with_what_waits(path, lambda run: run.hand_over(seconds=0.0))
     assert "clerk" in rxworker("decide", run, code=2)
     assert rxworker("decide", run, "--approve", "call_1_1/call_1_1") == run
     assert "already" in rxworker("decide", run, "--deny", "call_1_1/call_1_1", code=1)
     rxworker("deliver", run, "call_1_2", "--text", "a parcel")
-    worked(path, run, make=clerk)
+    worked(path, run, make=with_a_clerk)
     assert PAID == [5]
+
+
+def test_a_run_that_is_paused_for_something_else_goes_on_while_its_background_waits(
+    rxworker: Rxworker, path: Path
+) -> None:
+    async def pause(run: Run[object]) -> None:
+        run.pause(reason="A break.")
+        await run
+
+    run = with_what_waits(path, pause)
+    rxworker("deliver", run, "call_1_2", "--text", "a parcel")
+    rxworker("decide", run, "--continue")
+    worked(path, f"{run}~2", make=with_a_clerk, ends=("paused",))
+    assert "--approve ID" in rxworker("decide", f"{run}~2", "--continue", code=2)
+    assert PAID == []
 
 
 def test_a_denial_has_its_reason(rxworker: Rxworker, path: Path) -> None:
