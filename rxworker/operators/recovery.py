@@ -51,53 +51,72 @@ def retry_before_first(
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
 
     def subscribe(follow: Follow[A], observer: abc.ObserverBase[A], clock: abc.SchedulerBase) -> abc.DisposableBase:
-        current = SerialDisposable()
-        push, push_many = observer.on_next, many(observer)
-        failures = 0
-        started = False
-
-        def on_next(item: A) -> None:
-            nonlocal started
-            started = True
-            push(item)
-
-        def on_many(parts: Parts[A]) -> None:
-            nonlocal started
-            started = True
-            push_many(parts)
-
-        def on_error(error: Exception) -> None:
-            nonlocal failures
-            delay = None
-            if not started:
-                failures += 1
-                try:
-                    delay = should(error, failures)
-                except Exception as other:
-                    error = other
-            if delay is None:
-                observer.on_error(error)
-            else:
-                # Also without a pause through the scheduler, so that failures do not pile up on the stack.
-                current.put(clock.schedule_relative(delay, attempt))
-
-        def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-            before = failures
-            try:
-                connected = follow(sink)
-            except Exception as error:
-                on_error(error)
-                return
-            if failures == before:
-                current.put(connected)
-            else:  # it has failed meanwhile, and the timer is there
-                connected.dispose()
-
-        sink = Sink(on_next, on_error, observer.on_completed, on_many)
-        attempt()
-        return current
+        attempts = _Attempts(should, follow, observer, clock)
+        attempts.begin()
+        return attempts
 
     return timed(subscribe, "retry_before_first(...)", scheduler, should)
+
+
+class _Attempts(SerialDisposable, abc.ObserverBase[A]):
+    """One subscription to `retry_before_first`; as functions it would be a circle, which refers to the source."""
+
+    _failures = 0
+    _has_begun = False
+
+    def __init__(
+        self,
+        should: Callable[[Exception, int], float | None],
+        follow: Follow[A],
+        observer: abc.ObserverBase[A],
+        clock: abc.SchedulerBase,
+    ) -> None:
+        super().__init__()
+        self._should = should
+        self._follow = follow
+        self._observer = observer
+        self._push_many = many(observer)
+        self._clock = clock
+
+    def begin(self, _: abc.SchedulerBase | None = None, __: object = None) -> None:
+        """Subscribe to the source."""
+        before = self._failures
+        try:
+            subscription = self._follow(self)
+        except Exception as error:
+            self.on_error(error)
+            return
+        if self._failures == before:
+            self.put(subscription)
+        else:  # it has failed meanwhile, and the timer is there
+            subscription.dispose()
+
+    def on_next(self, value: A) -> None:
+        self._has_begun = True
+        self._observer.on_next(value)
+
+    def on_many(self, parts: Parts[A]) -> None:
+        self._has_begun = True
+        self._push_many(parts)
+
+    def on_error(self, error: Exception) -> None:
+        delay = None
+        if not self._has_begun:
+            self._failures += 1
+            try:
+                delay = self._should(error, self._failures)
+            except Exception as other:
+                error = other
+        if delay is None:
+            self.dispose()
+            self._observer.on_error(error)
+        else:
+            # Also without a pause through the scheduler, so that failures do not pile up on the stack.
+            self.put(self._clock.schedule_relative(delay, self.begin))
+
+    def on_completed(self) -> None:
+        self.dispose()
+        self._observer.on_completed()
 
 
 LOOKS = 8
