@@ -180,8 +180,8 @@ class Background(Struct, eq=False, weakref=True):
 
     def arrive(self, delivery: DeliveredResult, taken: CommandTaken | None = None) -> None:
         """A result waits from now on, until the next safe point."""
-        if self.heir is not None:
-            self.heir.arrive(delivery, taken)
+        if self.heir is not None:  # whose commands have other numbers; the same result is one of them
+            self.heir.arrive(delivery)
             return
         self.arrived.append(Arrived(delivery, taken))
         if delivery.begun is not None and self.take_steps is not None and self._is_running:
@@ -200,7 +200,8 @@ class Background(Struct, eq=False, weakref=True):
             other: What the paused run has left.
             scope: What the calls of this run share.
         """
-        self.arrived[:0] = other.arrived
+        # Their commands are those of the paused run, and are among those of this one under other numbers.
+        self.arrived[:0] = [Arrived(one.delivery) for one in other.arrived]
         other.nested.update(self.nested)
         self.nested = other.nested  # the runs inside may pause later
         for id, running in other.calls.items():  # noqa: A001 - what it is

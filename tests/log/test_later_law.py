@@ -23,7 +23,16 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker import Approve, Deny, Finished, Paused, Run, Session, Worker, after_tool_call, tool, worker_tool
 from rxworker.decisions import Decided, Decision, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, LogError, RunStatusError, RxWorkerError
-from rxworker.events import BackgroundStart, BackgroundStop, MessageAdd, PauseState, Question, ResponseEvent, RunAbort
+from rxworker.events import (
+    BackgroundStart,
+    BackgroundStop,
+    CommandTaken,
+    MessageAdd,
+    PauseState,
+    Question,
+    ResponseEvent,
+    RunAbort,
+)
 from rxworker.events.pause import BACKGROUND
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, open_log, replay
@@ -281,6 +290,9 @@ class Walk:
             session = Session(self.worker())
         info = await self.log.existing(run.id)
         sent = await self.log.sent(run.id)
+        steps = {f"deliver~{each.step + 1}-{each.id}" for each in pause.background}
+        if pause.hook == BACKGROUND and steps & {each.key for each in sent}:
+            assert is_woken(info.row, sent)
         if is_woken(info.row, sent) and self.random.random() < 0.7:
             again = session.recover(run.id)
         else:
@@ -315,8 +327,16 @@ class Walk:
                     last: Any = ops.last_or_default(None)
                     shown = [await run.records.pipe(panel, last), await replay(self.log, id, speed=0).pipe(panel, last)]
                     assert shown[0] == shown[1], panel
+            commands = {command.number: command.data for command in await self.log.sent(id)}
+            taken = ""
             for record in records:
                 event = record.event
+                if isinstance(event, CommandTaken) and event.kind == "deliver" and not (record.path or event.ignored):
+                    taken = str(commands[event.number]["id"])
+                elif isinstance(event, BackgroundStop | BackgroundStart) and not record.path:
+                    name = event.id if isinstance(event, BackgroundStop) else event.background.id
+                    assert taken in ("", name) or not taken.startswith("call"), "another command was taken"
+                    taken = ""
                 if isinstance(event, BackgroundStart) and event.background.key not in starts:
                     starts.append(event.background.key)
                 elif isinstance(event, BackgroundStop):
