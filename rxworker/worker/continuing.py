@@ -194,7 +194,7 @@ async def decided(
     if claim is not None:
         _check_claim(claim(run_id), run_id)
     try:
-        await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
+        await store_decision(log, paused, given, reserved=RESERVED)
     except CommandConflictError:
         session.paused = None  # another decision continues it
         raise
@@ -227,6 +227,21 @@ async def _applied(
     except BaseException:
         await release_shielded(log, claim)
         raise
+
+
+async def store_decision(log: EventLog, paused: Paused[object], given: Decided, *, reserved: float = 0.0) -> None:
+    """Store what is decided about a paused run.
+
+    Raises:
+        CommandConflictError: It was decided about before, or a call in its background was.
+        LogError: The log cannot be read or written.
+    """
+    command = decide_command(paused, given, reserved=reserved)
+    keys = {deliver_command(each).key for each in _deliveries(paused, given)}
+    if keys and any(one.key in keys for one in await log.sent(paused.run_id)):
+        text = f"a call in the background of {paused.run_id} was decided about already: the first decision counts"
+        raise CommandConflictError(text)
+    await log.send(paused.run_id, command)
 
 
 async def _is_stored(log: EventLog, run_id: str, delivery: DeliveredResult) -> bool:

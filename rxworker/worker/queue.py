@@ -44,11 +44,10 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_type, checks_arguments, moment_of, utc
 from rxworker.providers import Request
-from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.continuing import load_paused
+from rxworker.worker.continuing import load_paused, store_decision
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -323,7 +322,7 @@ class QueuedWorker(Worker):
         if running := await decide_running(log, run_id, given):
             return running
         paused, _ = await load_paused(session, run_id, given)
-        await log.send(run_id, decide_command(paused, given))
+        await store_decision(log, paused, given)
         return resumed_id(run_id)
 
 

@@ -295,8 +295,19 @@ class Walk:
             assert is_woken(info.row, sent)
         if is_woken(info.row, sent) and self.random.random() < 0.7:
             again = session.recover(run.id)
-        else:
+            await again.started()
+            return session, again
+        with suppress(CommandConflictError):
             again = session.decide(run.id, decisions)
+            await again.started()
+            return session, again
+        # A decision came as it paused, and another one about that call is refused.
+        session, pending = Session(self.worker()), PendingCalls.of(pause)
+        if is_woken((await self.log.existing(run.id)).row, await self.log.sent(run.id)):
+            again = session.recover(run.id)
+        else:
+            own = [(pending.ids[at], decisions[at]) for at in pending.own]
+            again = session.decide(run.id, {name: given for name, given in own if given is not None})
         await again.started()
         return session, again
 

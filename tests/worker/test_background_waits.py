@@ -305,6 +305,19 @@ async def test_a_decision_about_the_paused_run_counts_before_a_later_one_about_t
     assert bench.done == []
 
 
+async def test_a_decision_about_the_paused_run_is_refused_after_one_about_the_call() -> None:
+    log = MemoryLog()
+    worker = Bench(log).worker()
+    run = worker.run("go")
+    paused = await pause_of(run)
+    (approved,) = deliveries_of(paused.pause, [None, Approve()])
+    await log.send(run.id, deliver_command(approved))
+    with pytest.raises(CommandConflictError):
+        await QueuedWorker("", log=log).decide_later(run.id, {NESTED: Deny("no")})
+    with pytest.raises(CommandConflictError):
+        await worker.new_session().decide(run.id, {NESTED: Deny("no")})
+
+
 async def test_no_call_in_the_background_is_allowed_always() -> None:
     log = MemoryLog()
     bench = Bench(log)
