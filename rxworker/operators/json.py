@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TypeVar, overload
@@ -182,15 +183,21 @@ class _TypedValues(Decoder[Event, T]):
     def finish(self) -> Sequence[T]:
         """The value, if there is one that was not emitted."""
         changed, self._changed = self._changed, ()
-        for value in changed:
-            inner = [value["value"]] if isinstance(value, dict) and [*value] == ["value"] else []
-            for whole in chain.from_iterable((each, *_shorter(each)) for each in (value, *inner)):
-                try:
-                    found = (self._decoder.decode(msgspec.json.encode(whole)),)
-                except (msgspec.ValidationError, RecursionError):
-                    continue
-                is_new, self._emitted = found != self._emitted, found
-                return found if is_new else ()
+        try:
+            found = [self._longest(value) for value in changed]
+        except RecursionError:  # it is nested too deeply
+            return ()
+        if not found or not found[0] or found[0] == self._emitted:
+            return ()
+        self._emitted = found[0]
+        return found[0]
+
+    def _longest(self, value: Json) -> Sequence[T]:
+        """The most of a value that is one of the type; nothing if none of it is."""
+        inner = [value["value"]] if isinstance(value, dict) and [*value] == ["value"] else []
+        for whole in chain.from_iterable((each, *_shorter(each)) for each in (value, *inner)):
+            with suppress(msgspec.ValidationError):
+                return (self._decoder.decode(msgspec.json.encode(whole)),)
         return ()
 
 

@@ -170,6 +170,7 @@ def test_typed_values_leave_out_what_does_not_fit_yet() -> None:
         Stay(city="Kyoto", nights=[1, 2]),
     ]
     assert values(Trip, '{"legs": 3, "name": "x"', "}") == []
+    assert values(list, "[" * 5_000) == []  # nested too deeply
 
 
 @pytest.mark.parametrize("seed", range(40))
