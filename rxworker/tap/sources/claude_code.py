@@ -138,7 +138,7 @@ class ClaudeCode(SessionMapper[ClaudeSession]):
         for each in _blocks(line, "tool_use"):
             if prompt := text(each, "input.prompt"):
                 name = text(each, "id")
-                session.calls.made[name] = Call(name, prompt, session.run, session.whole)
+                session.calls.made[name] = Call(name, prompt, session.run, session.tree)
                 for agent, held in session.calls.held.pop(name, ()):
                     self._read(agent, held)
                     session.ended += agent.take()

@@ -20,7 +20,7 @@ from rxworker.tap.sources.claude_thread import Thread
 from rxworker.tap.sources.sessions import Session
 
 
-class Whole(Struct):
+class RunTree(Struct):
     """A run with its sub-agents: it ends when they have.
 
     Attributes:
@@ -37,7 +37,7 @@ class Whole(Struct):
         """A sub-agent is over."""
         call.is_over = True
         self.going.pop(call.id, None)
-        if call.agent is not None and call.agent.whole is self:
+        if call.agent is not None and call.agent.tree is self:
             call.agent.run.end()
         if self.has_ended and not self.going:
             self.run.time = self.run.time if call.agent is None else call.agent.run.time
@@ -51,7 +51,7 @@ class Call(Struct):
         id: Its id.
         prompt: The prompt of the sub-agent.
         run: The run, or the sub-agent, that makes it.
-        whole: The run in which that is.
+        tree: The run in which that is.
         agent: The sub-agent, when something of it was read.
         is_over: Whether it is over.
         reported: The run in which that was reported, after which more of the sub-agent may still be read.
@@ -60,10 +60,10 @@ class Call(Struct):
     id: str
     prompt: str
     run: RunBuilder
-    whole: Whole
+    tree: RunTree
     agent: ClaudeSession | None = None
     is_over: bool = False
-    reported: Whole | None = None
+    reported: RunTree | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -98,7 +98,7 @@ class ClaudeSession(Session):
         call: The call that has begun this sub-agent, if it is known.
         is_agent: Whether it is a sub-agent.
         main: What runs.
-        whole: The run in which it does.
+        tree: The run in which it does.
         roots: The calls of the lines of sub-agents in the file of the session, by the ids of the lines.
         notes: Messages of the program since the last run, with which it may go on by itself.
     """
@@ -107,7 +107,7 @@ class ClaudeSession(Session):
     call: str = ""
     is_agent: bool = False
     main: Thread = field(default_factory=lambda: Thread(RunBuilder()))
-    whole: Whole = field(default_factory=lambda: Whole(RunBuilder()))
+    tree: RunTree = field(default_factory=lambda: RunTree(RunBuilder()))
     roots: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[Message] = field(default_factory=list[Message])
 
@@ -115,13 +115,13 @@ class ClaudeSession(Session):
         """Begin another run; that of a sub-agent is inside its call, as long as the run around it goes on."""
         self.end()
         name, call = str(line.get("uuid"))[:8], self.calls.made.get(self.call)
-        if call is None or call.whole.run.status == "over":
+        if call is None or call.tree.run.status == "over":
             self.begin(name, *given)
-            self.whole = Whole(self.run)
+            self.tree = RunTree(self.run)
         else:
             self.begin(name, *given, inside=call.run.beside(self.call))
-            self.whole, call.agent = call.whole, self
-            self.whole.going[self.call] = call
+            self.tree, call.agent = call.tree, self
+            self.tree.going[self.call] = call
         self.main, self.notes, self.roots = Thread(self.run), [], {}
 
     def hand_back(self, names: Iterable[str], *, is_over: bool = True, is_awaited: bool = False) -> None:
@@ -134,37 +134,37 @@ class ClaudeSession(Session):
         """
         for call in [self.calls.made[name] for name in names if name in self.calls.made]:
             if is_awaited and call.run is self.run and not call.is_over:
-                self.whole.going[call.id] = call
+                self.tree.going[call.id] = call
             if is_over and not call.is_over:
-                call.reported = self.whole
+                call.reported = self.tree
                 self.calls.reported.append(call)
 
     def end(self) -> None:
         """End the run. One with sub-agents that go on ends when they have, or at the latest with the next one."""
         if self.run.status != "running":
             return
-        if self.whole.run is not self.run:
-            self.whole.close(self.calls.made[self.call])
+        if self.tree.run is not self.run:
+            self.tree.close(self.calls.made[self.call])
             return
-        for call in [each for each in self.calls.reported if each.is_idle or each.reported is not self.whole]:
+        for call in [each for each in self.calls.reported if each.is_idle or each.reported is not self.tree]:
             self.calls.reported.remove(call)
-            call.whole.close(call)
-            self.ended += call.whole.run.take()
-        if not self.whole.going:
+            call.tree.close(call)
+            self.ended += call.tree.run.take()
+        if not self.tree.going:
             self.run.end()
             return
         self.run.end_turn()
         self.ended += self.run.take()
-        self.whole.has_ended, time = True, self.run.time
+        self.tree.has_ended, time = True, self.run.time
         self.run = RunBuilder()
         self.run.time, self.main = time, Thread(self.run, self.main.response)
 
     def abort(self, reason: str, cause: Cause = "error") -> None:
         """The run was cut short, with the sub-agents inside."""
-        is_inside = self.whole.run is not self.run
-        for call in () if is_inside else self.whole.going.values():
+        is_inside = self.tree.run is not self.run
+        for call in () if is_inside else self.tree.going.values():
             if call.agent is not None:
                 call.agent.run.abort(reason)
         self.run.abort(reason, cause)
         if is_inside:
-            self.whole.close(self.calls.made[self.call])
+            self.tree.close(self.calls.made[self.call])
