@@ -21,8 +21,7 @@ from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.malformed import LenientDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
-from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
-from rxworker.providers.openai_responses.wire import WireEvent
+from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder, WireEvent
 
 TEXT = "response.output_text.delta"
 SUMMARY = "response.reasoning_summary_text.delta"

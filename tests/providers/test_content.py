@@ -27,10 +27,10 @@ from rxworker.messages import (
 )
 from rxworker.providers.anthropic.encode import MessagesEncoder as AnthropicEncoder
 from rxworker.providers.encode_cache import array
-from rxworker.providers.gemini.encode import encode_contents
-from rxworker.providers.ollama.encode import encode_messages
-from rxworker.providers.openai_chat.encode import MessagesEncoder as ChatEncoder
-from rxworker.providers.openai_responses.encode import InputEncoder
+from rxworker.providers.gemini.provider import encode_contents
+from rxworker.providers.ollama.provider import encode_messages
+from rxworker.providers.openai_chat.provider import MessagesEncoder as ChatEncoder
+from rxworker.providers.openai_responses.provider import InputEncoder
 
 Encode = Callable[[Message], Any]
 

@@ -37,7 +37,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.usage import Usage
 from rxworker.providers import GeminiInteractions, HttpRequest, Options, Request, ToolChoice
-from rxworker.providers.gemini_interactions.encode import encode_steps
+from rxworker.providers.gemini_interactions.provider import encode_steps
 from rxworker.state.response import fold_response, message_of
 from rxworker.testing import ReplayServer, ServedResponse, say, think
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames

@@ -36,9 +36,8 @@ from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
-from rxworker.providers.openai_responses.decode import ITEM_HANDLERS, Items
+from rxworker.providers.openai_responses.decode import ITEM_HANDLERS, Items, WireEvent, decode_event
 from rxworker.providers.openai_responses.item import Item
-from rxworker.providers.openai_responses.wire import WireEvent, decode_event
 from rxworker.state.grammar import ResponseGrammar
 from rxworker.views import summarise
 from tests.numbered_ids import numbered_ids

@@ -1,17 +1,202 @@
-"""Ollama's own chat protocol, as a provider. ``OLLAMA_HOST`` is read in the forms that Ollama's own clients accept."""
+"""Ollama's own chat protocol, as a provider. ``OLLAMA_HOST`` is read in the forms that Ollama's own clients accept.
+
+The protocol has few fields, so parts of a conversation are converted or left out by these rules:
+
+- A message is text, with pictures beside it. The texts of a user message are joined by line ends, and refusals
+  are sent as texts. Pictures that a model made are left out.
+- Pictures are sent as bytes. Of a picture with only a web address, the address is sent as text.
+- A document of text is inserted into the text, and so is the address of any other. A document of other bytes is
+  refused.
+- Tool results are messages of their own. They follow their calls, in the order of the calls, and name the
+  tool, since older servers match them by nothing else. A failure is part of the text of its result.
+- Thinking is sent back if it is Ollama's own. The model's template decides which of it the model sees.
+- A call's id is sent back if Ollama gave it. Other ids mean nothing to Ollama.
+- Calls of the providers' own tools, citations, signatures and blocks of unknown kinds are left out.
+- A choice of tools is expressed by offering no tool, or one; that some tool must be called, or that several may be
+  called at once, cannot be expressed.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from rxworker.errors import LocalProtocolError
 from rxworker.framing import NdjsonDecoder
-from rxworker.providers.base import ResponseDecoder
+from rxworker.messages import Conversation, Json, JsonObject, Message, ToolMeta, content
+from rxworker.providers.base import AUTO, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.content import FAILED, arguments, check_role, titled_text
+from rxworker.providers.encode_cache import Body
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
+from rxworker.providers.fit import OFF, settings_as, with_extra
+from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.ollama.decode import OllamaDecoder, numbers
-from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.service import Service
+from rxworker.providers.takes import TAKES, media, readable
+
+# The values for other words than Ollama's own efforts (low, medium, high).
+THINK: dict[str, bool | str] = {
+    **dict.fromkeys(OFF, False),
+    **dict.fromkeys(("on", "enabled", ADAPTIVE), True),
+    "minimal": "low",
+    "xhigh": "high",
+}
+
+
+def encode_think(thinking: int | str | None) -> JsonObject:
+    """Whether the model thinks, or how hard. A budget in tokens only enables it."""
+    if thinking is None:
+        return {}
+    if isinstance(thinking, str):
+        return {"think": THINK.get(thinking, thinking)}
+    return {"think": thinking > 0}
+
+
+def _tool(tool: ToolMeta) -> JsonObject:
+    function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+NAME = "ollama"
+
+
+def encode(model: str, request: Request) -> Body:
+    """The body.
+
+    Args:
+        model: The name of the model.
+        request: The conversation so far, the tools that the model may call, and the settings.
+
+    Raises:
+        ConfigurationError: A tool requires something that the protocol does not have.
+        LocalProtocolError: The conversation has content that the protocol does not have.
+    """
+    options, choice = request.options, request.options.tool_choice or AUTO
+    body: Body = {
+        "model": model,
+        "messages": list(encode_messages(request.conversation)),
+        "stream": True,
+        **encode_think(options.thinking),
+    }
+    # Ollama has no word for a choice, so the choice is made by what is offered.
+    offered = [_tool(tool) for tool in request.tools if choice.mode != "none" and choice.name in (None, tool.name)]
+    if offered:
+        body["tools"] = [*offered]
+    settings = settings_as(options, max_tokens="num_predict", temperature="temperature", stop_sequences="stop")
+    if settings:
+        body["options"] = settings
+    if options.output is not None:
+        body["format"] = options.output.schema
+    # A schema is one value, which is not merged with another.
+    return with_extra(body, options.extra, whole=("format",))
+
+
+def encode_messages(conversation: Conversation) -> list[JsonObject]:
+    """The messages."""
+    encoded: list[JsonObject] = []
+    if conversation.system:
+        encoded.append({"role": "system", "content": conversation.system})
+    turn: Message | None = None  # the message whose calls the results answer
+    answers: list[Message] = []
+    for message in conversation.messages:
+        check_role(message)
+        if message.role == "assistant":
+            encoded += _answered(turn, answers)
+            turn, answers = message, []
+        else:
+            answers.append(message)
+    return [*encoded, *_answered(turn, answers)]
+
+
+def _answered(turn: Message | None, answers: Sequence[Message]) -> Iterator[JsonObject]:
+    """The answer of the model, the results of its calls in their order, and the other messages after it."""
+    calls = turn.tool_calls if turn else ()
+    place = {call.id: number for number, call in enumerate(calls)}
+    own = turn is not None and turn.provider == NAME
+
+    def order(result: content.ToolResult) -> int:
+        return place.get(result.tool_use_id, len(place))
+
+    if turn and (encoded := _assistant(turn, own)):
+        yield encoded
+    results = [result for message in answers for result in message.tool_results]
+    names = {call.id: call.name for call in calls}
+    for result in sorted(results, key=order):
+        yield _result(result, names.get(result.tool_use_id, ""), own)
+    for message in answers:
+        if fields := _text_and_images(message.content):
+            yield {"role": message.role, **fields}
+
+
+def _assistant(message: Message, own: bool) -> JsonObject | None:
+    words = [block.text for block in message.content if isinstance(block, content.Text | content.Refusal)]
+    encoded: JsonObject = {"role": "assistant", "content": "".join(words)}
+    thinking = [block.text for block in message.content if isinstance(block, content.Thinking)]
+    if own and any(thinking):
+        encoded["thinking"] = "".join(thinking)
+    if message.tool_calls:
+        encoded["tool_calls"] = [_call(call, own) for call in message.tool_calls]
+    # Thinking alone is not an answer: the response was cut before its text began.
+    return encoded if encoded["content"] or message.tool_calls else None
+
+
+def _call(call: content.ToolCall, own: bool) -> JsonObject:
+    echo: JsonObject = dict(call.echo) if own and call.echo else {}
+    kept = echo.pop("function", None)
+    function: JsonObject = kept if isinstance(kept, dict) else {}
+    encoded: JsonObject = {**echo, "function": {**function, "name": call.name, "arguments": arguments(call)}}
+    if own and not content.is_made(call.id):
+        encoded["id"] = call.id
+    return encoded
+
+
+def _result(result: content.ToolResult, name: str, own: bool) -> JsonObject:
+    blocks = readable(result.content, lambda block: _text_and_images((block,)))
+    encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
+    if not encoded["content"] and result.is_error:
+        encoded["content"] = FAILED
+    if name or result.name:
+        encoded["tool_name"] = name or result.name
+    if own and not content.is_made(result.tool_use_id):
+        encoded["tool_call_id"] = result.tool_use_id
+    return encoded
+
+
+def _text_and_images(blocks: Iterable[object]) -> JsonObject:
+    """Text and pictures; nothing for nothing."""
+    texts: list[str] = []
+    images: list[Json] = []
+    for block in blocks:
+        if isinstance(block, content.OpaqueBlock):
+            raise LocalProtocolError(
+                f"Ollama has no block of kind {block.kind!r}; leave the block out, or send its text as Text"
+            )
+        if isinstance(block, content.Image) and (data := media(block, TAKES[NAME]).data):
+            images.append(data)
+        elif text := _words(block):
+            texts.append(text)
+    encoded: JsonObject = {"content": "\n".join(texts)} if texts or images else {}
+    return {**encoded, "images": images} if images else encoded
+
+
+def _words(block: object) -> str:
+    match block:
+        case content.Text() | content.Refusal():
+            return block.text
+        case content.Image():
+            return f"picture: {block.url}"
+        case content.Document(url=str(url)):
+            return f"{block.title or 'document'}: {url}"
+        case content.Document() | content.Audio():
+            media(block, TAKES[NAME])
+            return titled_text(block) if isinstance(block, content.Document) else ""
+        case _:
+            return ""
+
 
 PATH = "/api/chat"
 PORT = "11434"

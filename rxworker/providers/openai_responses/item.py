@@ -2,7 +2,7 @@
 
 An item is a message or a thought (`TextItem`), a call (`CallItem`), or an action of the provider, which is one block
 too. The start of a block has in its echo the item that it belongs to; the stop of the item's last block has the whole
-item, which the next request must repeat: `rxworker.providers.openai_responses.encode` puts it together again.
+item, which the next request must repeat: `rxworker.providers.openai_responses.provider` puts it together again.
 
 The whole texts that come at the end are compared with what was streamed. A server that streams nothing is made up for.
 
