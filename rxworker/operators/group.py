@@ -35,7 +35,7 @@ from rxworker.operators.kernel import (
     connect,
     to_blocks,
 )
-from rxworker.state.open_blocks import BORDERS, OpenBlocks
+from rxworker.state.block import BORDERS, OpenBlocks
 
 B = TypeVar("B")
 

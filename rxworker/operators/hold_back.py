@@ -57,7 +57,7 @@ from rxworker.operators.expect import EVENTS, operator, refusal
 from rxworker.operators.gate import SEALS, Check, Gate, Piece, Row, Tally, Window, pieces_of, texts_in
 from rxworker.operators.kernel import Both, Call, Ending, Operator, Scheduler, Sink, connect
 from rxworker.operators.text import Replaced, is_broken_off, with_text
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import OpenBlocks
 
 E = TypeVar("E", bound=Event)
 

@@ -38,7 +38,7 @@ from rxworker.operators.expect import EVENTS, expect_choice, refusal
 from rxworker.operators.group import announce_blocks, fold_scope
 from rxworker.operators.kernel import Operator
 from rxworker.state import BlockState, content_of, step_block
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import OpenBlocks
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ from rxworker.operators.kernel import (
     many,
     to_blocks,
 )
-from rxworker.state.open_blocks import BORDERS, OpenBlocks
+from rxworker.state.block import BORDERS, OpenBlocks
 
 
 def events(*, nested: bool = False) -> Operator[Record, Event]:

@@ -49,7 +49,7 @@ from rxworker.operators.decode import decoding, decoding_when_idle
 from rxworker.operators.expect import EVENTS, expect_choice, observing, refusal
 from rxworker.operators.gate import texts_in
 from rxworker.operators.kernel import Ending, Operator, Sink, many
-from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX, OpenBlocks
+from rxworker.state.block import STARTED_AT_ITS_INDEX, OpenBlocks
 
 OTHERS = {wanted: EVENTS - {wanted} for wanted in (TextDelta, ThinkingDelta)}
 """The events that a verb for the deltas of one kind passes over."""

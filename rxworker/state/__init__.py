@@ -8,8 +8,7 @@ Pure: neither reactivex nor asyncio is imported.
 'Hello'
 """
 
-from rxworker.state.block import BlockState, step_block
-from rxworker.state.content import content_of
+from rxworker.state.block import BlockState, content_of, step_block
 from rxworker.state.response import ResponseState, message_of, step_response
 from rxworker.state.run import fold_run, step_run
 from rxworker.state.run_state import RunState, RunStatus

@@ -1,9 +1,15 @@
-"""The state of a block, and the step from one state to the next. Pure.
+"""The state of a block and the step to the next, the content that it makes, and which blocks are open. Pure.
 
 Theory of operation. A state is never changed, so adding to what has grown must not copy it. `Pieces` is a list that is
 only ever added to, and is a value all the same: a link to the pieces before it and one more, so that adding makes one
 object and shares the rest. Whatever walks along the links does so in a loop, since a chain may be as long as a
 response; Python itself takes care of freeing one.
+
+A block is known by its index. The first event of an index opens its block, a stop or an abort ends it, and then the
+index may open again. Three events end blocks beside their own stop or abort, as if an abort of each came just before: a
+start at the index of an open block; a ``Status(STARTED)`` that is not the first status of the response, which begins
+the response anew; a request that begins or is retracted. What came before the first status of a response belongs to it.
+The timeline, the operators, the views and the state of a response share this rule: `OpenBlocks`.
 """
 
 from __future__ import annotations
@@ -11,16 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker import events
-from rxworker.events.block import BlockMetadata
+from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments
+from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.events.kinds import start_of
-from rxworker.messages import JsonObject, StopReason
+from rxworker.messages import Json, JsonObject, StopReason, content
 
 C = TypeVar("C")
+B = TypeVar("B")
 
 
 class Pieces(Struct, Generic[C], frozen=True, eq=False):
@@ -217,3 +226,178 @@ _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
     events.BlockStop: _stop,
     events.BlockAbort: _abort,
 }
+
+
+def content_of(state: BlockState) -> content.Content | None:
+    """The content block that it makes; ``None`` where there is nothing worth keeping.
+
+    Of a block that is not whole, open or aborted, only what can stand by itself is kept: its text or refusal, if there
+    is any. Half a thought has no seal, half a call no arguments. The input of a tool call whose text is not a JSON
+    object is the text.
+
+    >>> from rxworker.events import BlockStop, BlockType, TextDelta
+    >>> from rxworker.state.block import step_block
+    >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
+    >>> content_of(step_block(state, BlockStop(0, BlockType.TEXT)))
+    Text(text='hello', citations=(), echo=None)
+    """
+    make = _CONTENT.get(state.block_type)
+    if make is None or (state.phase != "stopped" and state.block_type not in _KEPT_IN_PART):
+        return None
+    return make(state)
+
+
+def _text_content(state: BlockState) -> content.Content | None:
+    text, citations, echo = joined(state.text), tuple(state.citations.to_list()), _echo(state)
+    has_sources = bool(citations) and state.phase == "stopped"
+    return content.Text(text, citations, echo) if text or echo or has_sources else None
+
+
+def _thinking_content(state: BlockState) -> content.Content | None:
+    text = joined(state.text)
+    if not text and state.signature is None and state.echo is None:
+        return None
+    return content.Thinking(text, state.signature, state.echo)
+
+
+def _refusal_content(state: BlockState) -> content.Content | None:
+    text, echo = joined(state.text), _echo(state)
+    return content.Refusal(text, echo) if text or echo else None
+
+
+def _echo(state: BlockState) -> JsonObject | None:
+    """What is echoed of a block, if it is whole."""
+    return state.echo if state.phase == "stopped" else None
+
+
+def _arguments(state: BlockState) -> JsonObject | str:
+    text = joined(state.text)
+    if state.values.count and not text.endswith(REFUSED):
+        return assemble_arguments(state.values)
+    metadata = state.metadata
+    if type(metadata) is events.ToolUseMetadata and metadata.is_free_text:
+        return text
+    return parse_arguments(text)
+
+
+def _tool_call(state: BlockState) -> content.Content:
+    return content.ToolCall(*call_name(state.metadata), _arguments(state), state.echo)
+
+
+def _server_tool_call(state: BlockState) -> content.Content:
+    value: Json = _arguments(state) if state.text or state.values else None
+    if isinstance(value, str):
+        value = _any_json(value)
+    return content.ServerToolCall(*call_name(state.metadata), value, state.echo)
+
+
+def _server_tool_result(state: BlockState) -> content.Content:
+    return content.ServerToolResult(*_result(state.metadata), state.echo)
+
+
+def _result_of(state: BlockState) -> content.Content:
+    tool_use_id, name = _result(state.metadata)
+    return content.ToolResult(tool_use_id, joined(state.text), name=name)
+
+
+def _image(state: BlockState) -> content.Content:
+    return content.Image(echo=state.echo)
+
+
+def _opaque(state: BlockState) -> content.Content:
+    metadata = state.metadata
+    kind = metadata.kind if isinstance(metadata, OpaqueMetadata) else ""
+    return content.OpaqueBlock(kind, state.echo)
+
+
+def _any_json(text: str) -> Json:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def call_name(metadata: BlockMetadata | None) -> tuple[str, str]:
+    """The id and name of a call; empty where its start was never seen."""
+    return (metadata.id, metadata.name) if type(metadata) is events.ToolUseMetadata else ("", "")
+
+
+def _result(metadata: BlockMetadata | None) -> tuple[str, str]:
+    is_result = isinstance(metadata, ToolResultMetadata)
+    return (metadata.tool_use_id, metadata.name) if is_result else ("", "")
+
+
+_KEPT_IN_PART = frozenset({events.BlockType.TEXT, events.BlockType.REFUSAL})
+_CONTENT: dict[events.BlockType, Callable[[BlockState], content.Content | None]] = {
+    events.BlockType.TEXT: _text_content,
+    events.BlockType.THINKING: _thinking_content,
+    events.BlockType.REFUSAL: _refusal_content,
+    events.BlockType.TOOL_USE: _tool_call,
+    events.BlockType.TOOL_RESULT: _result_of,
+    events.BlockType.SERVER_TOOL_USE: _server_tool_call,
+    events.BlockType.SERVER_TOOL_RESULT: _server_tool_result,
+    events.BlockType.IMAGE: _image,
+    events.BlockType.OPAQUE: _opaque,
+}
+
+
+STARTED_AT_ITS_INDEX = "another block has started at its index"
+BEGUN_ANEW = "the response has begun anew"
+REQUESTED_AGAIN = "the response is requested again"
+
+BORDERS: frozenset[type[object]] = frozenset(
+    {events.BlockStart, events.Status, events.AttemptStart, events.AttemptRetract}
+)
+"""The events that may end other blocks. `OpenBlocks.end_before` has nothing to do for others."""
+
+
+class OpenBlocks(dict[int, B]):
+    """The open blocks by index, in the order in which they opened.
+
+    Its owner adds each, and removes it at its stop or abort.
+
+    >>> from rxworker.events import BlockStart, BlockType
+    >>> blocks = OpenBlocks({0: "the first"})
+    >>> list(blocks.end_before(BlockStart(0, BlockType.TEXT)))
+    [('the first', 'another block has started at its index')]
+    >>> blocks
+    {}
+    """
+
+    has_status = False
+
+    def begin(self) -> None:
+        """Another response begins: its first status is still to come."""
+        self.has_status = False
+
+    def end_before(self, event: events.Event) -> list[tuple[B, str]]:
+        """Remove the blocks that end before this event, and return each with the reason."""
+        if isinstance(event, events.BlockStart):
+            index = event.index
+            return [(self.pop(index), STARTED_AT_ITS_INDEX)] if index in self else []
+        reason = self.begins_anew(event)
+        return [] if reason is None else self.end_all(reason)
+
+    def begins_anew(self, event: events.Event) -> str | None:
+        """Why nothing of the response so far counts after this event; ``None`` where the response goes on.
+
+        Call it once for each event.
+        """
+        match event:
+            case events.Status(status=status):
+                again, self.has_status = self.has_status, True
+                return BEGUN_ANEW if again and status is events.ResponseStatus.STARTED else None
+            case events.AttemptStart():
+                self.begin()
+                return REQUESTED_AGAIN
+            case events.AttemptRetract(reason=reason):
+                self.begin()
+                return reason
+            case _:
+                return None
+
+    def end_all(self, reason: str) -> list[tuple[B, str]]:
+        """Remove all blocks, and return each with the reason."""
+        ended = [(block, reason) for block in self.values()]
+        self.clear()
+        return ended

@@ -13,9 +13,7 @@ from rxworker.events import BlockAbort, BlockStart, Error, ResponseEvent, Respon
 from rxworker.events.deltas import TEXTS, Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Content, JsonObject, Message, ServerToolCall, ServerToolResult, StopReason
-from rxworker.state.block import BlockState, Pieces, step_block, step_texts
-from rxworker.state.content import content_of
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import BlockState, OpenBlocks, Pieces, content_of, step_block, step_texts
 
 # Looking up a member of an Enum costs as much as creating a small object.
 STARTED = ResponseStatus.STARTED

@@ -38,7 +38,7 @@ from rxworker.events.block import ToolResultMetadata
 from rxworker.events.deltas import Deltas
 from rxworker.messages import StopReason, ToolCall
 from rxworker.messages.settings import check_plain
-from rxworker.state.content import call_name
+from rxworker.state.block import call_name
 
 E_co = TypeVar("E_co", covariant=True)
 

@@ -33,7 +33,7 @@ from rxworker.operators.expect import EVENTS, refusal
 from rxworker.operators.group import Block, follow_each, group_blocks
 from rxworker.operators.kernel import Joined, Scheduler, Sink, Source, Stage, connect, stage
 from rxworker.operators.select import split_meta
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import OpenBlocks
 from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, RETRACT, TYPED, Kind, Registration, raise_all
 
 Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Registration]

@@ -23,8 +23,7 @@ from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetad
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.state.block import HOLDS
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import HOLDS, OpenBlocks
 from rxworker.views import changes
 from rxworker.views.call_tracker import CallTracker
 

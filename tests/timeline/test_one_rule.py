@@ -37,8 +37,7 @@ from rxworker.events.kinds import is_block_event, start_of
 from rxworker.operators import committed, fold_scope, group_blocks, hold_back, lines, live, mask, sentences
 from rxworker.operators.kernel import Operator, Source
 from rxworker.state import BlockState, fold_run, step_block
-from rxworker.state.block import joined
-from rxworker.state.open_blocks import OpenBlocks
+from rxworker.state.block import OpenBlocks, joined
 from rxworker.timeline import TextBlockCollector, Timeline
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract
 from rxworker.views.tracker import Tracker
