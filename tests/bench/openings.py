@@ -6,13 +6,14 @@
 A run has 26 records, one in ten of them 1,000 deltas more. The runs began in the last day, and for the last figure, a
 day, in the last 30 days. A moment is the median of some at random, after the opening. A stall is how much later than
 it was due a task ran that sleeps a millisecond. Beside each time is that of the CPU, which says more on a machine that
-has other work.
+has other work. What is imported is not collected, as in `rxworker serve`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import random
 import sqlite3
 import sys
@@ -34,6 +35,7 @@ from rxworker import Worker, tool
 from rxworker.boards import Dashboard, PanelState, Selection, fold_log, panel
 from rxworker.boards.moments import Moments
 from rxworker.boards.stored import LogRecords
+from rxworker.cli.process import COLLECTOR
 from rxworker.events import Record, TextDelta, ToolStart
 from rxworker.log import EventLog, MemoryLog, open_log
 from rxworker.log.format import Entry, entries_of, record_of
@@ -242,4 +244,6 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, nargs="+", default=[2_000, 20_000])
     parser.add_argument("--board", nargs="+", default=[each.title for each in BOARDS])
     given = parser.parse_args()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR)
     asyncio.run(main(given.store, given.runs, [each for each in BOARDS if each.title in given.board]))
