@@ -9,6 +9,8 @@ from typing import Any
 from strands import Agent, ModelRetryStrategy, tool
 from strands.hooks import BeforeToolCallEvent, HookProvider, HookRegistry
 from strands.models import Model
+from strands.multiagent import GraphBuilder, Swarm
+from strands.multiagent.graph import Graph
 from strands.types.exceptions import ModelThrottledException
 
 from rxworker.tap.sources import Strands
@@ -174,5 +176,59 @@ async def paused(tap: Recorder) -> Figures:
     return await run(tap, make(turn("tool_use", BOTH[0]), hooks=[Approval()]), "paused")
 
 
+def node(name: str, said: str) -> Agent:
+    """An agent of a graph, which calls a tool before it answers."""
+    return make(turn("tool_use", BOTH[0], given=3), turn("end_turn", text(said), given=4), name=name)
+
+
+async def run_graph(tap: Recorder, built: Any, status: str = "finished") -> Figures:
+    result: Any = None
+    about = SimpleNamespace(name="", system_prompt="", model=None)
+    async for item in tap(built.stream_async(PROMPT), Strands(PROMPT, built), PROMPT, about):
+        result = item.get("result") or result
+    order = result.execution_order if isinstance(built, Graph) else result.node_history
+    shown = [[each.node_id, str(result.results[each.node_id]).strip()] for each in order]
+    return Figures(
+        status=status,
+        text="",
+        calls=[[name, {}, said, False] for name, said in shown],
+        responses=1,
+        input=result.accumulated_usage["inputTokens"],
+        output=result.accumulated_usage["outputTokens"],
+    )
+
+
+async def graph(tap: Recorder) -> Figures:
+    """Two nodes side by side, and one after them that is a graph itself."""
+    within = GraphBuilder()
+    within.add_node(node("last", "It is three."), "last")
+    builder = GraphBuilder()
+    builder.add_node(node("one", "One."), "one")
+    builder.add_node(node("two", "Two."), "two")
+    builder.add_node(within.build(), "sum")
+    builder.add_edge("one", "sum")
+    builder.add_edge("two", "sum")
+    builder.set_entry_point("one")
+    builder.set_entry_point("two")
+    own = await run_graph(tap, builder.build())
+    return {**own, "calls": [[*each[:2], "" if each[0] == "sum" else each[2], False] for each in own["calls"]]}
+
+
+async def swarm(tap: Recorder) -> Figures:
+    """One agent hands over to another one."""
+    handed = call("h1", "handoff_to_agent", '{"agent_name":"two","message":"Your turn."}')
+    first = make(turn("tool_use", handed), turn("end_turn", text("Handed over.")), name="one")
+    return await run_graph(tap, Swarm([first, node("two", "It is three.")]))
+
+
+async def node_waits(tap: Recorder) -> Figures:
+    """A node asks whether its call may run."""
+    builder = GraphBuilder()
+    builder.add_node(make(turn("tool_use", BOTH[0]), hooks=[Approval()]), "one")
+    own = await run_graph(tap, builder.build(), "paused")
+    del own["input"], own["output"]  # the graph has none of a node that has not ended
+    return {**own, "calls": [["one", {}, None, None]]}
+
+
 if __name__ == "__main__":
-    main([tools, throttled, broken, progress, inside, paused])
+    main([tools, throttled, broken, progress, inside, paused, graph, swarm, node_waits])

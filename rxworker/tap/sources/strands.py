@@ -1,4 +1,4 @@
-"""The events of Strands Agents: of ``Agent.stream_async``.
+"""The events of Strands Agents: of ``stream_async`` of an agent, a graph and a swarm.
 
 Theory of operation. An event is a mapping, and one of its members is its kind. The chunks of the model are under
 ``event``; what has the same text in another form is left out. A response stays open until its message is whole, since
@@ -14,19 +14,23 @@ from rxworker.messages.message import Input
 from rxworker.messages.usage import Usage
 from rxworker.tap.builder import RunBuilder
 from rxworker.tap.sources.mapper import RunMapper
-from rxworker.tap.sources.values import count, member, members, object_of, stop_of, text, text_of, usage_of
+from rxworker.tap.sources.values import count, json_of, member, members, object_of, stop_of, text, text_of, usage_of
+
+NODE_EVENTS = ("handoff", "node_start", "node_stream", "node_stop", "node_cancel", "node_interrupt")
+"""What graphs and swarms report, besides their result."""
 
 
 class Strands(RunMapper):
     """Makes a run of the events of a Strands agent: a mapper for `rxworker.tap.tap` and `rxworker.tap.tee`.
 
-    An agent that is a tool of another one is a run inside its call. An interrupt pauses the run. All tools of a
-    response end when the last one has. Not reported: the conversation before, the address of the model, and when
-    a tool begins and ends by itself. The events of graphs and swarms are not read.
+    An agent that is a tool of another one is a run inside its call. Each execution of a node of a graph or a swarm is a
+    call of its name, with the run of its agent inside. An interrupt pauses the run. All tools of a response end when
+    the last one has. Not reported: the conversation before, the address of the model, and when a tool begins and ends
+    by itself.
 
     Args:
         prompt: The prompt, which the events do not have.
-        agent: The agent, for its name, its system prompt and the name of its model.
+        agent: The agent, for its name, its system prompt and the name of its model; or the graph or the swarm.
 
     Example:
         >>> mapper = Strands("Hello")
@@ -44,6 +48,8 @@ class Strands(RunMapper):
         self._model = text(agent, "model.config.model_id")
         self._stop: object = None
         self._inside: dict[str, Strands] = {}
+        self._nodes: dict[str, str] = {}  # the calls of the nodes that run
+        self._executed = 0
 
     def _take(self, item: object) -> None:
         kinds = object_of(item)
@@ -51,7 +57,9 @@ class Strands(RunMapper):
             self._run.start(self._prompt, system=self._system)
         if self._run.status == "over":
             return
-        if "event" in kinds:
+        if (kind := text(item, "type").removeprefix("multiagent_")) in NODE_EVENTS:
+            self._node(kind, text(item, "node_id"), item)
+        elif "event" in kinds:
             self._chunk(object_of(member(item, "event")))
         elif "message" in kinds:
             self._message(member(item, "message"))
@@ -101,11 +109,35 @@ class Strands(RunMapper):
         if not call:
             return
         if {"init_event_loop", "event", "message"} & {*object_of(data)} or call in self._inside:
-            inside = self._inside.setdefault(call, Strands())
-            inside._run = self._run.inside(call)
-            inside._take(data)
+            self._take_inside(call, data)
         elif isinstance(data, str | int | float):
             self._run.tool_progress(call, data)
+
+    def _take_inside(self, call: str, item: object) -> None:
+        inside = self._inside.setdefault(call, Strands())
+        inside._run = self._run.inside(call)
+        inside._run.late_calls = bool(inside._nodes)
+        inside._take(item)
+
+    def _node(self, kind: str, node: str, item: object) -> None:
+        run = self._run
+        run.late_calls = True  # nodes run side by side
+        if kind == "handoff":
+            run.custom("strands.handoff", json_of(item))
+        elif kind == "node_start":
+            self._executed += 1
+            self._nodes[node] = f"{node}-{self._executed}"
+            run.tool_start(self._nodes[node], node)
+        elif (call := self._nodes.get(node)) is None:
+            return
+        elif kind == "node_stream":
+            self._take_inside(call, member(item, "event"))
+        elif kind != "node_interrupt":
+            del self._nodes[node]
+            result = member(item, "node_result")
+            said = text_of(member(result, "result.message.content")) or text(item, "message")
+            status = text(result, "status.value") or text(result, "status")
+            run.tool_stop(call, said, is_error=status != "completed")
 
     def _result(self, result: object) -> None:
         run, stop = self._run, member(result, "stop_reason")
