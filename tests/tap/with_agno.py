@@ -10,6 +10,7 @@ from agno.agent import Agent
 from agno.models.openai import OpenAIChat
 from agno.team import Team
 from agno.tools import tool
+from agno.workflow import Loop, Parallel, Step, StepOutput, Workflow
 
 from rxworker.tap.sources import Agno
 from rxworker.testing import ReplayServer, Reply, ServedResponse, call, fail, say, stall, think
@@ -85,6 +86,33 @@ async def nested(tap: Recorder) -> Figures:
     return Figures(**{**own, "input": own["input"] + 20, "output": own["output"] + 10})
 
 
+def summed(given: Any) -> StepOutput:
+    """A step without an agent."""
+    return StepOutput(content=f"{len(given.get_all_previous_content().split())} words")
+
+
+async def workflow(tap: Recorder) -> Figures:
+    """Steps one after the other, side by side, and twice."""
+    with served(FIRST, LAST, LAST, LAST, LAST, LAST) as server:
+        side_by_side = [Step(name=each, agent=make(server, name=each)) for each in ("one", "two")]
+        twice = Loop([Step(name="again", agent=make(server))], name="twice", max_iterations=2)
+        steps: list[Any] = [Step(name="sum", agent=make(server, tools=[add, divide])), Parallel(*side_by_side)]
+        flow = Workflow(name="flow", steps=[*steps, twice, Step(name="count", executor=summed)], telemetry=False)
+        events, output = flow.arun(QUESTION, stream=True, stream_events=True), None
+        async for event in tap(events, Agno(QUESTION), QUESTION):
+            output = event
+    runs = output.step_executor_runs
+    said = [("sum", runs[0].content), *((name, LAST.text) for name in ("one", "two", "again", "again"))]
+    return Figures(
+        status="finished",
+        text="",
+        calls=[*([name, {}, text, False] for name, text in said), ["count", {}, output.content, False]],
+        responses=1,
+        input=sum(each.metrics.input_tokens for each in runs),
+        output=sum(each.metrics.output_tokens for each in runs),
+    )
+
+
 async def retried(tap: Recorder) -> Figures:
     with served(HALF + fail("the line is cut", "server_error"), LAST) as server:
         return await run(tap, make(server, retries=1, delay_between_retries=0))
@@ -122,4 +150,4 @@ async def cancelled(tap: Recorder) -> Figures:
 
 
 if __name__ == "__main__":
-    main([tools, nested, retried, paused, broken, cancelled])
+    main([tools, nested, workflow, retried, paused, broken, cancelled])

@@ -1,4 +1,4 @@
-"""agno: the events of ``agent.arun(..., stream=True, stream_events=True)``, and of a team."""
+"""agno: the events of ``agent.arun(..., stream=True, stream_events=True)``, and of a team and a workflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Agno(RunMapper):
     """The mapper of the events of agno.
 
     Its events do not report the input. They report a call when its tool begins, so that a response with calls goes on
-    until the next one begins. What a member of a team does is a run inside the call that has delegated it.
+    until the next one begins. What a member of a team does is a run inside the call that has delegated it. A step of a
+    workflow is a call of its name, with the run of its agent inside; what groups steps is left out.
 
     Args:
         given: The input of the run, which lists show.
@@ -38,11 +39,17 @@ class Agno(RunMapper):
             return
         if id not in self._levels:
             outer = self._levels.get(text(item, "parent_run_id"))
-            name = text(item, "agent_name") or text(item, "team_name")
-            if outer is None and self._run.status == "new":
-                self._run.name = name or self._run.name
-                self._run.start(self._given)
-            self._levels[id] = _Level(self._run if outer is None else outer.inside(id, name))
+            name = text(item, "agent_name") or text(item, "team_name") or text(item, "workflow_name")
+            if outer is not None:
+                run = outer.inside(id, name)
+            elif (flow := self._levels.get(text(item, "workflow_run_id"))) is not None:
+                run = flow.within(text(item, "step_id"), name)
+            else:
+                run = self._run
+                if run.status == "new":
+                    run.name = name or run.name
+                    run.start(self._given)
+            self._levels[id] = _Level(run)
         self._levels[id].take(kind, item)
 
     def _end(self, error: Exception | None) -> None:
@@ -60,6 +67,7 @@ class _Level:
         self._run = run
         self._begun = self._in_tools = False
         self._free: list[str] = []  # calls that run and that no run of a member is known to be in
+        self._steps: dict[str, str] = {}  # the calls of steps, which a loop executes again
 
     def take(self, kind: str, item: object) -> None:
         """Take an event."""
@@ -80,12 +88,16 @@ class _Level:
                 self._tool(kind, text(item, "tool.tool_call_id"), item)
             case "RunPaused":
                 self._pause([each for each in members(item, "tools") if any(member(each, why) for why in PAUSED)])
-            case "RunError":
-                self._fail(text(item, "content"), text(item, "error_type"))
-            case "RunCancelled":
+            case "StepStarted" | "StepCompleted" | "StepError":
+                self._step(kind, text(item, "step_id"), item)
+            case "WorkflowPaused":
+                run.pause("a step waits for an answer", hook="pause")
+            case "RunError" | "WorkflowError":
+                self._fail(text(item, "content") or text(item, "error"), text(item, "error_type"))
+            case "RunCancelled" | "WorkflowCancelled":
                 self.settle()
                 run.abort(text(item, "reason") or "cancelled", "cancel")
-            case "RunCompleted":
+            case "RunCompleted" | "WorkflowCompleted":
                 run.end()
             case "CustomEvent":
                 run.custom(f"agno.{type(item).__name__}", json_of(item))
@@ -97,6 +109,10 @@ class _Level:
         call = self._free.pop(0) if self._free else id
         self._run.tool_start(call, name)
         return self._run.inside(call, name)
+
+    def within(self, step: str, name: str) -> RunBuilder:
+        """The builder of the run of a step."""
+        return self._run.inside(self._steps.get(step, step), name)
 
     def settle(self) -> None:
         """The response is whole if its tools have begun."""
@@ -123,6 +139,16 @@ class _Level:
         content, is_error = member(item, "error") if result is None else result, member(tool, "tool_call_error") is True
         seconds = took if isinstance(took, float) else None
         self._run.tool_stop(call, content_of(content), is_error=is_error, name=name, seconds=seconds)
+
+    def _step(self, kind: str, step: str, item: object) -> None:
+        if kind == "StepStarted":
+            self._in_tools = True
+            self._steps[step] = f"{self._steps[step]}+" if step in self._steps else step
+            self._run.tool_start(self._steps[step], text(item, "step_name"))
+            return
+        is_error = kind == "StepError"
+        content = content_of(member(item, "error" if is_error else "content"))
+        self._run.tool_stop(self._steps.get(step, step), content, is_error=is_error, name=text(item, "step_name"))
 
     def _pause(self, tools: list[object]) -> None:
         for tool in tools:
