@@ -17,7 +17,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NotRequired, Protocol, TypedDict, cast
 
-from rxworker.messages import Thinking
+from rxworker.messages import ServerToolCall, Thinking
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, tee
 
@@ -48,6 +48,7 @@ class Figures(TypedDict):
         responses: How many responses there were.
         input: The tokens of the input of all responses; ``None``: not known.
         output: The tokens of their output.
+        provided: The name and the arguments of each call that the provider has carried out itself.
     """
 
     status: str
@@ -57,6 +58,7 @@ class Figures(TypedDict):
     responses: int
     input: NotRequired[int | None]
     output: NotRequired[int | None]
+    provided: NotRequired[list[list[Any]]]
 
 
 class Recorder:
@@ -150,7 +152,7 @@ def figures_of(run: Run[None]) -> Figures:
     results = {each.tool_use_id: each for message in state.conversation.messages for each in message.tool_results}
     if state.pause is not None:
         results |= {each.tool_use_id: each for each in state.pause.refused.values()}
-    thoughts = [each.text for message in assistants for each in message.content if isinstance(each, Thinking)]
+    parts = [each for message in assistants for each in message.content]
     calls: list[list[Any]] = []
     for call in [call for message in assistants for call in message.tool_calls]:
         result = results.get(call.id)
@@ -158,11 +160,12 @@ def figures_of(run: Run[None]) -> Figures:
     return Figures(
         status="cancelled" if state.cause == "cancel" else state.status,
         text=assistants[-1].text if assistants else "",
-        thinking="".join(thoughts),
+        thinking="".join([each.text for each in parts if isinstance(each, Thinking)]),
         calls=calls,
         responses=state.turns,
         input=state.usage.input_tokens,
         output=state.usage.output_tokens,
+        provided=[[each.name, each.input] for each in parts if isinstance(each, ServerToolCall)],
     )
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import Agent, ModelResponse, OpenAIResponsesModel, RunConfig, Runner, function_tool, handoff
+from agents import Agent, ModelResponse, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool, function_tool, handoff
 from openai import APIError, AsyncOpenAI
 
 from rxworker.tap.sources import OpenAIAgents
@@ -41,6 +41,26 @@ def make(server: ReplayServer, **options: Any) -> Agent:
     return Agent(**{"name": "adder", "instructions": "Add well.", **options}, model=OpenAIResponsesModel("m-1", client))
 
 
+def frames(*outputs: dict[str, Any]) -> ServedResponse:
+    """A response whose items are not streamed in pieces."""
+    base = {"id": "r1", "object": "response", "created_at": 1, "model": "m-1", "output": []}
+    base |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    counts = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    usage = {**counts, "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {**base, "status": "in_progress"}}]
+    for place, item in enumerate(outputs):
+        begun = {key: each for key, each in item.items() if key != "action"} | {"status": "in_progress"}
+        events.append({"type": "response.output_item.added", "output_index": place, "item": begun})
+        for part in item.get("content", []):
+            delta = {"type": "response.output_text.delta", "item_id": item["id"], "delta": part["text"]}
+            events.append({**delta, "output_index": place, "content_index": 0, "logprobs": []})
+        events.append({"type": "response.output_item.done", "output_index": place, "item": item})
+    whole = {**base, "status": "completed", "output": list(outputs), "usage": usage}
+    events.append({"type": "response.completed", "response": whole})
+    lines = [json.dumps({**each, "sequence_number": number}) for number, each in enumerate(events)]
+    return ServedResponse.from_frames([f"data: {line}\n\n".encode() for line in lines])
+
+
 def figures(responses: list[ModelResponse], items: list[Any], status: str) -> Figures:
     """What the responses of a result and its new items have."""
     outputs = [item.raw_item for item in items if item.type in ("tool_call_output_item", "handoff_output_item")]
@@ -62,6 +82,7 @@ def figures(responses: list[ModelResponse], items: list[Any], status: str) -> Fi
         responses=len(responses),
         input=sum(each.usage.input_tokens for each in responses),
         output=sum(each.usage.output_tokens for each in responses),
+        provided=[[item.type, item.action.model_dump()] for item in whole if item.type == "web_search_call"],
     )
 
 
@@ -115,6 +136,16 @@ async def nested(tap: Recorder) -> Figures:
         return Figures(**{**own, "input": whole.input_tokens, "output": whole.output_tokens})
 
 
+async def hosted(tap: Recorder) -> Figures:
+    """The provider searches the web."""
+    search = {"type": "web_search_call", "id": "ws1", "status": "completed"}
+    search["action"] = {"type": "search", "query": "1 + 2"}
+    said = {"type": "output_text", "text": "It is three.", "annotations": [], "logprobs": []}
+    message = {"type": "message", "id": "m1", "status": "completed", "role": "assistant", "content": [said]}
+    with ReplayServer(lambda _: frames(search, message)) as server:
+        return await run(tap, make(server, tools=[WebSearchTool()]))
+
+
 async def paused(tap: Recorder) -> Figures:
     """A call that needs an approval."""
     checked = function_tool(lambda a, b: a / b, name_override="divide", needs_approval=True, strict_mode=False)
@@ -145,4 +176,4 @@ async def cancelled(tap: Recorder) -> Figures:
 
 
 if __name__ == "__main__":
-    main([tools, alone, handed_off, nested, paused, broken, cancelled])
+    main([tools, alone, handed_off, nested, hosted, paused, broken, cancelled])

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_ai import Agent, DeferredToolRequests, ModelRetry, RunContext, Tool
 from pydantic_ai.exceptions import RunCancelled, ToolFailed
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse, NativeToolCallPart, NativeToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 from rxworker.tap.sources import PydanticAI
@@ -28,6 +28,13 @@ async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any
     else:
         yield "It is "
         yield "three."
+
+
+async def searches(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[Any]:
+    """A model whose provider searches the web."""
+    yield {0: NativeToolCallPart("web_search", {"query": "1 + 2"}, "s1", provider_name="function")}
+    yield {1: NativeToolReturnPart("web_search", {"found": "3"}, "s1", provider_name="function")}
+    yield "It is three."
 
 
 async def breaks(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[Any]:
@@ -87,11 +94,20 @@ def figures(messages: list[ModelMessage], status: str) -> Figures:
         responses=len(responses),
         input=sum(each.usage.input_tokens for each in responses),
         output=sum(each.usage.output_tokens for each in responses),
+        provided=[[each.tool_name, each.args_as_dict()] for each in parts_of(messages, "builtin-tool-call")],
     )
 
 
 async def tools(tap: Recorder) -> Figures:
     agent = make(model, tools=[add, divide], instructions="Add well.")
+    async with agent.run_stream_events("What is 1 + 2?") as events:
+        async for _ in tap(events, PydanticAI(agent, events), agent, events):
+            pass
+        return figures(events.new_messages(), "finished")
+
+
+async def hosted(tap: Recorder) -> Figures:
+    agent = make(searches)
     async with agent.run_stream_events("What is 1 + 2?") as events:
         async for _ in tap(events, PydanticAI(agent, events), agent, events):
             pass
@@ -182,4 +198,4 @@ async def cancelled(tap: Recorder) -> Figures:
 
 
 if __name__ == "__main__":
-    main([tools, alone, handled, output, paused, broken, cancelled])
+    main([tools, hosted, alone, handled, output, paused, broken, cancelled])

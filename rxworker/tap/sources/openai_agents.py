@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from rxworker.events import BlockType
+from rxworker.messages import JsonObject
+from rxworker.providers.openai_responses.item import block_type_of, input_of
 from rxworker.tap.builder import RunBuilder
 from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import (
@@ -114,8 +117,16 @@ class OpenAIAgents(RunMapper):
         kind, call = text(item, "type"), text(item, "call_id")
         if kind == "function_call" and call:
             self._run.call(call, text(item, "name"), text(item, "arguments") if is_whole else None, key=place)
-        elif is_whole and kind and kind not in OUTSIDE:
-            self._run.custom(f"openai_agents.{kind}", json_of(item))
+        elif kind and kind not in OUTSIDE:
+            self._of_provider(place, kind, json_of(item), is_whole)
+
+    def _of_provider(self, place: int | None, kind: str, item: JsonObject, is_whole: bool) -> None:
+        """What the provider does itself: a call of its tools, and the whole item, which has the result."""
+        if block_type_of(item) is BlockType.SERVER_TOOL_USE:
+            given = (input_of(item) or "{}") if is_whole else None
+            self._run.call(text(item, "id"), text(item, "name") or kind, given, key=place, is_provided=True)
+        if is_whole:
+            self._run.custom(f"openai_agents.{kind}", item)
 
 
 def _place(data: object) -> tuple[int | None, ...]:

@@ -20,7 +20,10 @@ from rxworker.tap.sources.values import (
     usage_of,
 )
 
-BUILT_IN = ("builtin-tool-call", "builtin-tool-return", "compaction", "file")
+CALLS = ("tool-call", "builtin-tool-call")
+"""The calls of a response; the second are those of tools that the provider runs itself."""
+OWN = ("builtin-tool-return", "compaction", "file")
+"""What else the provider has done."""
 
 
 class PydanticAI(RunMapper):
@@ -119,17 +122,18 @@ class PydanticAI(RunMapper):
         if not self._run.is_responding or (place == 0 and self._has_ended):
             self._begin()
         kind = text(part, "part_kind")
-        if kind == "tool-call":
-            self._run.call(text(part, "tool_call_id"), text(part, "tool_name"), key=place)
+        if kind in CALLS:
+            is_provided = kind != "tool-call"
+            self._run.call(text(part, "tool_call_id"), text(part, "tool_name"), key=place, is_provided=is_provided)
             self._run.arguments(text(part, "args"), place)
-        elif kind in BUILT_IN:
+        elif kind in OWN:
             self._run.custom(f"pydantic_ai.{kind}", json_of(part))
         else:
             self._text(kind, place, text(part, "content"))
 
     def _stop(self, place: int, part: object) -> None:
         self._has_ended = True
-        if member(part, "part_kind") != "tool-call":
+        if member(part, "part_kind") not in CALLS:
             self._run.stop_block(place)
         elif isinstance(arguments := member(part, "args"), dict):  # else more may come when the next one has begun
             self._run.call(text(part, "tool_call_id"), text(part, "tool_name"), json_of(cast("object", arguments)))
