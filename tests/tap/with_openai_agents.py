@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import Agent, ModelResponse, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool, function_tool, handoff
+from agents import Agent, FileSearchTool, ModelResponse, OpenAIResponsesModel, RunConfig, Runner, function_tool, handoff
 from openai import APIError, AsyncOpenAI
 
 from rxworker.tap.sources import OpenAIAgents
@@ -49,7 +49,7 @@ def frames(*outputs: dict[str, Any]) -> ServedResponse:
     usage = {**counts, "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": {**base, "status": "in_progress"}}]
     for place, item in enumerate(outputs):
-        begun = {key: each for key, each in item.items() if key != "action"} | {"status": "in_progress"}
+        begun = {**item, "status": "in_progress"}
         events.append({"type": "response.output_item.added", "output_index": place, "item": begun})
         for part in item.get("content", []):
             delta = {"type": "response.output_text.delta", "item_id": item["id"], "delta": part["text"]}
@@ -82,7 +82,7 @@ def figures(responses: list[ModelResponse], items: list[Any], status: str) -> Fi
         responses=len(responses),
         input=sum(each.usage.input_tokens for each in responses),
         output=sum(each.usage.output_tokens for each in responses),
-        provided=[[item.type, item.action.model_dump()] for item in whole if item.type == "web_search_call"],
+        provided=[[item.type, {"queries": item.queries}] for item in whole if item.type == "file_search_call"],
     )
 
 
@@ -137,13 +137,12 @@ async def nested(tap: Recorder) -> Figures:
 
 
 async def hosted(tap: Recorder) -> Figures:
-    """The provider searches the web."""
-    search = {"type": "web_search_call", "id": "ws1", "status": "completed"}
-    search["action"] = {"type": "search", "query": "1 + 2"}
+    """The provider searches files."""
+    search = {"type": "file_search_call", "id": "fs1", "status": "completed", "queries": ["1 + 2"]}
     said = {"type": "output_text", "text": "It is three.", "annotations": [], "logprobs": []}
     message = {"type": "message", "id": "m1", "status": "completed", "role": "assistant", "content": [said]}
     with ReplayServer(lambda _: frames(search, message)) as server:
-        return await run(tap, make(server, tools=[WebSearchTool()]))
+        return await run(tap, make(server, tools=[FileSearchTool(["files"])]))
 
 
 async def paused(tap: Recorder) -> Figures:
