@@ -2,8 +2,8 @@
 
 Theory of operation. The event loop has a connection that writes, one that reads, and one that listens; the thread of
 the heartbeat has another. What waits to be written, or to be read, goes to the server together. Each write is one
-function of the server and one transaction (see `postgres_tables`), committed without waiting for the disk; if there is
-a barrier among them, a `FLUSH` follows.
+function of the server and one transaction (see ``postgres.sql``), committed without waiting for the disk; if there is
+a barrier among them, a ``flush`` follows.
 
 A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk
 did not have yet, though they were reported as done. So appends are kept until they are on the disk, which the server
@@ -28,18 +28,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from operator import itemgetter
-from typing import Any, Generic, LiteralString, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 try:
     import psycopg
-    from psycopg.sql import SQL, Identifier
+    from psycopg import sql
 except ImportError as error:
     raise ImportError(
         f"a log in Postgres needs the package psycopg ({error}): pip install '/path/to/the/checkout[postgres]'"
     ) from error
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE, Offset
@@ -57,7 +56,7 @@ from rxworker.log.postgres_connection import (
     pipelined,
 )
 from rxworker.log.search import KINDS, indexed_texts, lines_of, storable
-from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
+from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.tools.cancellation import retrieve
 
@@ -71,8 +70,18 @@ UNFLUSHED = 4_000_000
 FEWEST = 20
 """Entries that a read gives at least, where many runs are read together."""
 ENTRY_COLUMNS = ("last", "first", "epoch", "kind", "time", "changes_state", "version", "body")
-"""The parts of an entry, in the order in which `sql.APPEND` takes them."""
-BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
+"""The parts of an entry, in the order in which the query ``append`` takes them."""
+FORMAT = 2
+"""The version of the tables and the functions."""
+SQL = {name: text.encode() for name, text in sql_parts("postgres").items()}
+"""The tables, the functions and the queries, by their names in ``postgres.sql``."""
+UPGRADES = {
+    # It claimed runs that had ended. Processes of that version, which are open while others are upgraded, go on
+    # claiming with it.
+    1: SQL["claim_run"] + SQL["claim_run_1"]
+}
+"""What brings the functions of a log from a version to the next one."""
+BATCHED = (SQL["entries"], SQL["infos"], SQL["commands"])
 """The queries that read for several jobs at once."""
 
 
@@ -87,7 +96,7 @@ class _Job(Generic[T_co]):
         durable: Whether to flush it.
     """
 
-    query: LiteralString
+    query: bytes
     values: Sequence[object] | Mapping[str, object]
     judge: Callable[[Any], T_co]
     _: KW_ONLY
@@ -114,7 +123,7 @@ class _Job(Generic[T_co]):
 
 class _AppendJob(_Job[bool]):
     def __init__(self, append: Append) -> None:
-        super().__init__(sql.APPEND, (), self._judge, durable=append.durable)
+        super().__init__(SQL["append"], (), self._judge, durable=append.durable)
         self.append = append
         self.size = append.size
 
@@ -224,8 +233,8 @@ class PostgresLog(EventLog):
         self._ahead = Offset(clock - time.time())  # the clock of the server, before ours
         self.calls = bool(self._channel)
         self.searches_texts = codec is None
-        self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
-        self._folding = Link(server, lambda connection: connection.execute(sql.FOLD_TABLE))
+        self._searching = Link(server, lambda connection: connection.execute(SQL["search_tables"]))
+        self._folding = Link(server, lambda connection: connection.execute(SQL["fold_table"]))
         self._search_lock = asyncio.Lock()
         self._renewing: Connection | None = None
         self._renew_lock = threading.Lock()
@@ -259,7 +268,7 @@ class PostgresLog(EventLog):
             raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
         values = (run_id, row is not None, row, self.owner, uuid.uuid4().hex, self.lease, [*statuses])
-        return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
+        return await self._writes.put(_Job(SQL["claim"], values, judge, durable=True))
 
     async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         if not self.calls:
@@ -270,26 +279,26 @@ class PostgresLog(EventLog):
             return None if run is None else Claim(run, epoch, last, self.owner)
 
         values = ([*runs], self.owner, uuid.uuid4().hex, self.lease, [*statuses])
-        return await self._writes.put(_Job(sql.CLAIM_ANY, values, judge, durable=True))
+        return await self._writes.put(_Job(SQL["claim_any"], values, judge, durable=True))
 
     async def _await_call(self, kinds: Sequence[str]) -> None:
-        await self._writes.put(_Job(sql.AWAIT_CALL, (self.owner, [*kinds]), _nothing))
+        await self._writes.put(_Job(SQL["await_call"], (self.owner, [*kinds]), _nothing))
 
     async def _dismiss_call(self) -> None:
-        await self._writes.put(_Job(sql.DISMISS_CALL, (self.owner,), _nothing))
+        await self._writes.put(_Job(SQL["dismiss_call"], (self.owner,), _nothing))
 
     async def _call(self, kind: str, to_all: bool) -> None:
-        await self._writes.put(_Job(sql.CALL, {"kind": kind, "most": None if to_all else 1}, _nothing))
+        await self._writes.put(_Job(SQL["call"], {"kind": kind, "most": None if to_all else 1}, _nothing))
 
     async def _append(self, append: Append) -> bool:
         return await self._writes.put(_AppendJob(append))
 
     async def _release(self, claim: Claim) -> None:
-        await self._writes.put(_Job(sql.RELEASE, (claim.run_id, claim.epoch), _nothing))
+        await self._writes.put(_Job(SQL["release"], (claim.run_id, claim.epoch), _nothing))
 
     async def _postpone(self, claim: Claim, until: float) -> None:
         values = (LATER, until - time.time(), claim.run_id, claim.epoch)
-        await self._writes.put(_Job(sql.POSTPONE, values, _nothing))
+        await self._writes.put(_Job(SQL["postpone"], values, _nothing))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         held = sorted((claim.run_id, claim.epoch) for claim in claims)
@@ -300,7 +309,7 @@ class PostgresLog(EventLog):
                 try:
                     if self._renewing is None:
                         self._renewing = self._server.connect_now()
-                    renewed = {run for (run,) in self._renewing.execute(sql.RENEW, values)}
+                    renewed = {run for (run,) in self._renewing.execute(SQL["renew"], values)}
                     return [run for run, _ in held if run not in renewed]
                 except psycopg.Error as error:
                     self._close_renewing()
@@ -322,23 +331,23 @@ class PostgresLog(EventLog):
             # A run without such entries has one row without an entry.
             return [Entry(*row[1:]) for row in rows if row[1] is not None]
 
-        return await self._reads.put(_Job(sql.ENTRIES, (run_id, after, limit), judge))
+        return await self._reads.put(_Job(SQL["entries"], (run_id, after, limit), judge))
 
     async def _info(self, run_id: str) -> StoredRow | None:
         def judge(rows: list[Row]) -> StoredRow | None:
             return self._stored(rows[0]) if rows else None
 
-        return await self._reads.put(_Job(sql.INFOS, (run_id,), judge))
+        return await self._reads.put(_Job(SQL["infos"], (run_id,), judge))
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
     ) -> list[StoredRow]:
         statuses = [*LISTED] if status is None else [status]
         values = {"before": before, "limit": limit, "statuses": statuses, "is_empty": is_empty}
-        return await self._reads.put(_Job(sql.LIST, values, self._all_stored))
+        return await self._reads.put(_Job(SQL["list"], values, self._all_stored))
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        return await self._reads.put(_Job(sql.CHANGED, (revision, limit), self._all_stored))
+        return await self._reads.put(_Job(SQL["changed"], (revision, limit), self._all_stored))
 
     def _all_stored(self, rows: list[Row]) -> list[StoredRow]:
         return [self._stored(row) for row in rows]
@@ -360,11 +369,11 @@ class PostgresLog(EventLog):
         """
         if self.searches_texts:
             try:
-                for key, revision, row in await self._query(sql.UNSEARCHED):
-                    entries = [Entry(*each) for each in await self._query(sql.TEXTS, (key, [*KINDS]))]
+                for key, revision, row in await self._query(SQL["unsearched"]):
+                    entries = [Entry(*each) for each in await self._query(SQL["texts"], (key, [*KINDS]))]
                     texts = await asyncio.to_thread(indexed_texts, row, entries)
                     values = (revision, texts.text, texts.text.lower(), lines_of(texts.tools), key)
-                    await self._query(sql.INDEX, values)
+                    await self._query(SQL["index"], values)
             except LogError as error:  # without the right to make a table, titles are searched
                 if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
                     raise
@@ -375,23 +384,23 @@ class PostgresLog(EventLog):
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
         some, name = [storable(word) for word in words], lines_of([tool] if tool else [])
-        rows = await self._query(sql.FIND, {"words": some, "tool": name, "before": before, "limit": limit})
+        rows = await self._query(SQL["find"], {"words": some, "tool": name, "before": before, "limit": limit})
         return [(key, text, self._stored(row)) for key, text, *row in rows]
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
-        found = await self._query(sql.LOAD_FOLD, {"key": key}, self._folding)
+        found = await self._query(SQL["load_fold"], {"key": key}, self._folding)
         return (found[0][0], found[0][1]) if found else None
 
     async def _kept_of(self, keys: Sequence[str]) -> set[str]:
-        return {key for (key,) in await self._query(sql.KEPT_OF, {"keys": [*keys]}, self._folding)}
+        return {key for (key,) in await self._query(SQL["kept_of"], {"keys": [*keys]}, self._folding)}
 
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
         values = {"key": key, "expected": expected, "data": data}
-        found = await self._query(sql.SAVE_FOLD if expected else sql.FIRST_FOLD, values, self._folding)
+        found = await self._query(SQL["save_fold"] if expected else SQL["first_fold"], values, self._folding)
         return found[0][0] if found else 0
 
     async def _query(
-        self, query: LiteralString, values: Sequence[object] | Mapping[str, object] = (), link: Link | None = None
+        self, query: bytes, values: Sequence[object] | Mapping[str, object] = (), link: Link | None = None
     ) -> list[Row]:
         async def work(connection: AsyncConnection) -> list[Row]:
             cursor = await connection.execute(query, values, binary=True)
@@ -413,27 +422,27 @@ class PostgresLog(EventLog):
             return number
 
         token = uuid.uuid4().hex
-        return await self._writes.put(_Job(sql.SEND, (run_id, key or token, token, data), judge, durable=True))
+        return await self._writes.put(_Job(SQL["send"], (run_id, key or token, token, data), judge, durable=True))
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         def judge(rows: list[Row]) -> list[tuple[int, float, bytes]]:
             return [(number, stored - self._ahead.seconds, data) for number, stored, data in rows]
 
-        return await self._reads.put(_Job(sql.COMMANDS, (run_id, after), judge))
+        return await self._reads.put(_Job(SQL["commands"], (run_id, after), judge))
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
         is_found: Callable[[Row], bool] = itemgetter(0)
-        return await self._writes.put(_Job(sql.REFER, (claim.run_id, run_id, seq), is_found))
+        return await self._writes.put(_Job(SQL["refer"], (claim.run_id, run_id, seq), is_found))
 
     async def _referring(self, runs: Collection[str]) -> Sequence[str]:
         def judge(rows: list[Row]) -> list[str]:
             return [run for (run,) in rows]
 
-        return await self._reads.put(_Job(sql.REFERRING, ([*runs],), judge))
+        return await self._reads.put(_Job(SQL["referring"], ([*runs],), judge))
 
     async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         body, version = (None, 0) if entry is None else (entry.body, entry.version)
-        await self._writes.put(_Job(sql.REFOLD, (run_id, body, version, base), _nothing, durable=True))
+        await self._writes.put(_Job(SQL["refold"], (run_id, body, version, base), _nothing, durable=True))
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def judge(found: Row) -> set[str]:
@@ -441,17 +450,17 @@ class PostgresLog(EventLog):
 
         names = ("run_id", "epoch", "last_seq", "sent")
         values = [[getattr(row, name) for row in rows] for name in names]
-        job = _Job(sql.PRUNE_REFERRED if self.keeps_bases else sql.PRUNE, values, judge, durable=True)
+        job = _Job(SQL["prune_referred"] if self.keeps_bases else SQL["prune"], values, judge, durable=True)
         return await self._writes.put(job)
 
     async def _upgrade(self) -> None:
         def work() -> None:
             with self._server.connect_now() as connection, connection.transaction():
-                connection.execute(sql.LOCK)
-                ((has_bases,),) = connection.execute(sql.HAS_BASES).fetchall()
+                connection.execute(SQL["lock"])
+                ((has_bases,),) = connection.execute(SQL["has_bases"]).fetchall()
                 if not has_bases:
-                    connection.execute(sql.BASES)
-                    connection.execute(sql.DURABLE)
+                    connection.execute(SQL["bases"])
+                    connection.execute(SQL["durable"])
 
         try:
             await asyncio.to_thread(work)
@@ -476,8 +485,8 @@ class PostgresLog(EventLog):
     # Writing
 
     async def _prepare_writing(self, connection: AsyncConnection) -> None:
-        await connection.execute(sql.SKIP)
-        await connection.execute(sql.FLUSH)
+        await connection.execute(SQL["skip"])
+        await connection.execute(SQL["flush"])
         self._own_pid = connection.info.backend_pid
         self._is_new = True
 
@@ -501,7 +510,7 @@ class PostgresLog(EventLog):
         found: list[tuple[Sequence[_Job[object]], psycopg.AsyncCursor[Row]]] = []
         async with pipelined(connection) as pipeline:
             if appends:
-                cursor = await connection.execute(sql.APPEND, _arrays(appends), prepare=True, binary=True)
+                cursor = await connection.execute(SQL["append"], _arrays(appends), prepare=True, binary=True)
                 found.append((appends, cursor))
             for job in others:
                 if found:
@@ -509,7 +518,7 @@ class PostgresLog(EventLog):
                 cursor = await connection.execute(job.query, job.values, prepare=True, binary=True)
                 found.append(([job], cursor))
             await pipeline.sync()
-            last = await connection.execute(sql.FLUSH if flushes else sql.POSITIONS, binary=True)
+            last = await connection.execute(SQL["flush"] if flushes else SQL["positions"], binary=True)
         rows = [(some, await cursor.fetchall()) for some, cursor in found]
         if flushes:
             self._unflushed.clear()
@@ -535,8 +544,8 @@ class PostgresLog(EventLog):
 
     async def _read_together(self, connection: AsyncConnection, jobs: Sequence[_Job[object]]) -> None:
         """Read the pages of all runs with one query, and so on."""
-        together: dict[LiteralString, list[_Job[object]]] = {}
-        queries: list[tuple[LiteralString, Sequence[object] | Mapping[str, object], Sequence[_Job[object]]]] = []
+        together: dict[bytes, list[_Job[object]]] = {}
+        queries: list[tuple[bytes, Sequence[object] | Mapping[str, object], Sequence[_Job[object]]]] = []
         for job in jobs:
             if job.query in BATCHED:
                 together.setdefault(job.query, []).append(job)
@@ -583,7 +592,7 @@ class PostgresLog(EventLog):
             with contextlib.suppress(psycopg.Error):
                 connection = await self._server.connect()
                 try:
-                    await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+                    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                     pauses = iter(PAUSES)
                     self.followers.wake_all()
                     await self._receive(connection)
@@ -629,7 +638,7 @@ class PostgresLog(EventLog):
         runs, self._to_mark = self._to_mark, set()
         if self.is_closed or not runs:
             return
-        job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
+        job = _Job(SQL["mark"], (sorted(runs), self.owner, WATCHED), _nothing)
         job.future.add_done_callback(retrieve)  # the next write reports an error
         self._writes.put(job)
         if self._marking is None:
@@ -662,10 +671,10 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
             raise LogError(_other(server))
         if not has_log:
             if not has_schema:
-                connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
-            connection.execute(sql.TABLES + sql.BASES)
-            connection.execute("INSERT INTO log VALUES(%s, %s)", (uuid.uuid4().hex, sql.FORMAT))
-            connection.execute(sql.DURABLE)
+                connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            connection.execute(SQL["tables"] + SQL["claim_run"] + SQL["bases"])
+            connection.execute("INSERT INTO log VALUES(%s, %s)", (uuid.uuid4().hex, FORMAT))
+            connection.execute(SQL["durable"])
         try:
             found = connection.execute(
                 "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), "
@@ -676,21 +685,21 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
         if found is None:
             raise LogError(_other(server))
         identity, version, clock, can_call, has_bases = found
-        if version > sql.FORMAT:
+        if version > FORMAT:
             raise LogError(
                 f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows "
-                f"versions up to {sql.FORMAT}: use a newer rxworker"
+                f"versions up to {FORMAT}: use a newer rxworker"
             )
         # The functions of an earlier version are brought up to this one. The tables and the runs stay as they are.
-        for earlier in range(version, sql.FORMAT):
-            connection.execute(sql.UPGRADES[earlier])
+        for earlier in range(version, FORMAT):
+            connection.execute(UPGRADES[earlier])
             connection.execute("UPDATE log SET format = %s", (earlier + 1,))
-            connection.execute(sql.DURABLE)
+            connection.execute(SQL["durable"])
         if can_call is None:
             # Without the right to make a table, or to use it, each change wakes all.
             with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
                 with connection.transaction():
-                    connection.execute(sql.CALLS)
+                    connection.execute(SQL["calls"])
                 can_call = True
         channel = ""
         if can_call:
@@ -706,7 +715,7 @@ def _other(server: Server) -> str:
 
 
 def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:
-    """The parameters of `sql.APPEND`."""
+    """The parameters of the query ``append``."""
     given = [job.append for job in appends]
     entries = [entry for append in given for entry in append.entries]
     return (
@@ -721,10 +730,10 @@ def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:
     )
 
 
-def _columns(query: LiteralString, jobs: Sequence[_Job[object]]) -> Sequence[object]:
+def _columns(query: bytes, jobs: Sequence[_Job[object]]) -> Sequence[object]:
     """The parameters of a query for several jobs: each has a row for each of its jobs, first their numbers from 1."""
     runs, *more = map(list, zip(*(job.values for job in jobs), strict=True))
-    if query == sql.ENTRIES:
+    if query == SQL["entries"]:
         afters, limits = more
         most = min(limits)
         return runs, afters, max(most // len(jobs), min(most, FEWEST))

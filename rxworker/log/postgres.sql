@@ -1,3 +1,16 @@
+-- The tables, the functions and the queries of a log in Postgres.
+--
+-- Theory of operation. Each change of a log is one call of a function, so that the server has all of it before it locks
+-- anything: a client that stops in the middle of sending holds no lock. A function locks the rows of its runs in the
+-- order of their ids, and then, in publish, the log: from there to the commit, which waits for no disk, changes are made
+-- one after the other. So revisions grow in the order of the commits, and a reader of one has missed no earlier one.
+--
+-- Nothing here waits for the disk. What must survive a loss of power is followed by flush, a transaction of its own that
+-- holds no lock, and that returns when the disk has everything that was committed before. So the barriers of many
+-- processes share their writes to the disk.
+--
+-- All times are those of the clock of the server.
+
 -- [tables]
 CREATE TABLE log(id text NOT NULL, format bigint NOT NULL);
 CREATE TABLE runs(
@@ -117,6 +130,8 @@ LANGUAGE sql AS $$
 $$;
 
 -- [bases]
+-- Which run refers to which. Logs of earlier versions have it from `upgrade` on. The triggers are for processes of those
+-- versions, which would delete what others refer to.
 CREATE TABLE bases(run bigint PRIMARY KEY, base bigint NOT NULL);
 CREATE INDEX bases_by_base ON bases(base);
 
@@ -196,6 +211,9 @@ CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs FOR EACH ROW WHEN (NEW.
   EXECUTE FUNCTION keep_runs();
 
 -- [calls]
+-- What wakes one process, and not all: the processes that wait for a run, and a channel for each, on which it also
+-- receives that its runs have commands. Logs of earlier versions get it when they are opened; the processes of those
+-- versions go on beside it, and call send_command as before.
 CREATE UNLOGGED TABLE waiting(owner text PRIMARY KEY, kinds text[] NOT NULL, since float8 NOT NULL);
 
 CREATE FUNCTION channel_of(owner text) RETURNS text LANGUAGE sql AS $$
@@ -242,6 +260,7 @@ BEGIN
 END $$;
 
 -- [search_tables]
+-- The texts of runs, and what deletes them with a run. Made by the first search.
 DO $$ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('rxworker search:' || current_schema(), 0));
   IF to_regclass('searched') IS NULL THEN
@@ -257,9 +276,166 @@ DO $$ BEGIN
 END $$
 
 -- [fold_table]
+-- Made by the first fold that is kept.
 DO $$ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('rxworker folds:' || current_schema(), 0));
   IF to_regclass('folds') IS NULL THEN
     CREATE TABLE folds(key text COLLATE "C" PRIMARY KEY, number bigint NOT NULL, data bytea NOT NULL);
   END IF;
 END $$
+
+-- [flush]
+-- Returns when the disk has what was committed before. A transaction waits for the disk if it has written something:
+-- this one writes an empty message.
+SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')
+
+-- [positions]
+-- How much the server has written ahead, and how much of it is on the disk. It writes by itself, some times a second.
+SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint
+
+-- [durable]
+SET LOCAL synchronous_commit = on
+
+-- [skip]
+-- Leaves out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection
+-- that writes begins with higher ones.
+SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0)), setval('revision', (SELECT
+  last_value + 100000 FROM revision))
+
+-- [claim]
+SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b, %b::text[])
+
+-- [claim_any]
+SELECT * FROM claim_any(%b::text[], %b, %b, %b, %b::text[])
+
+-- [lock]
+SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0))
+
+-- [has_bases]
+SELECT to_regclass('bases') IS NOT NULL
+
+-- [refer]
+SELECT refer_run(%b, %b, %b)
+
+-- [referring]
+SELECT runs.run FROM unnest(%b::text[]) AS given(run) JOIN runs AS before ON before.run = given.run JOIN bases ON
+  bases.base = before.id JOIN runs ON runs.id = bases.run
+
+-- [refold]
+SELECT refold_run(%b, %b, %b, %b)
+
+-- [prune]
+-- One statement, so that the server has all of it before it locks anything. It passes over what others have locked, and
+-- publishes when everything else is done.
+WITH old AS MATERIALIZED (SELECT runs.id, runs.run FROM runs JOIN unnest(%b::text[], %b::bigint[], %b::bigint[],
+  %b::bigint[]) AS given(run, epoch, last, sent) ON runs.run = given.run WHERE runs.epoch = given.epoch AND runs.last
+  = given.last AND runs.sent = given.sent AND status <> 'deleted' AND (owner = '' OR lease <= date_part('epoch',
+  clock_timestamp())) ORDER BY runs.run FOR UPDATE OF runs SKIP LOCKED), entry AS (DELETE FROM entries USING old WHERE
+  entries.run = old.id RETURNING 1), command AS (DELETE FROM commands USING old WHERE commands.run = old.id RETURNING
+  1), buried AS (UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0
+  FROM old WHERE runs.id = old.id RETURNING runs.id, runs.run), gone AS MATERIALIZED (SELECT coalesce(array_agg(id),
+  '{}') AS keys, coalesce(array_agg(run), '{}') AS names, (SELECT count(*) FROM entry) + (SELECT count(*) FROM
+  command) AS count FROM buried) SELECT names, publish(keys, names) FROM gone WHERE count >= 0
+
+-- [prune_referred]
+SELECT prune_runs(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])
+
+-- [await_call]
+INSERT INTO waiting VALUES(%b, %b::text[], date_part('epoch', clock_timestamp())) ON CONFLICT (owner) DO UPDATE SET
+  kinds = excluded.kinds, since = excluded.since RETURNING owner
+
+-- [dismiss_call]
+WITH gone AS (DELETE FROM waiting WHERE owner = %b OR since < date_part('epoch', clock_timestamp()) - 86400 RETURNING
+  owner) SELECT count(*) FROM gone
+
+-- [call]
+-- Those that came last are called first: a process that has ended is soon among the others.
+WITH gone AS (DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds = '{}' OR %(kind)b = '' OR
+  %(kind)b = ANY(kinds) ORDER BY since DESC LIMIT %(most)b FOR UPDATE SKIP LOCKED) RETURNING owner) SELECT
+  count(pg_notify(channel_of(owner), 'call')) FROM gone
+
+-- [append]
+SELECT * FROM append_entries(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[],
+  %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::float8[], %b::boolean[], %b::bigint[],
+  %b::bytea[])
+
+-- [release]
+SELECT release_run(%b, %b)
+
+-- [postpone]
+WITH given AS MATERIALIZED (UPDATE runs SET owner = %b, lease = date_part('epoch', clock_timestamp()) + %b WHERE run =
+  %b AND epoch = %b RETURNING id, run) SELECT publish(array_agg(id), array_agg(run)) FROM given
+
+-- [renew]
+SELECT renew_claims(%b, %b, %b)
+
+-- [mark]
+SELECT mark_watched(%b, %b, %b)
+
+-- [send]
+SELECT * FROM send_command(%b, %b, %b, %b)
+
+-- [stored]
+-- The columns of a run, for the queries that name them in braces.
+date_part('epoch', clock_timestamp()), runs.run, data, status, epoch, last, owner, lease, created, updated, size,
+  revisions.revision, sent
+
+-- [infos]
+SELECT query.n, {stored} FROM unnest(%b::text[]) WITH ORDINALITY AS query(run, n) JOIN (runs JOIN revisions ON
+  revisions.run = runs.id) ON runs.run = query.run
+
+-- [list]
+-- Each status has a part of an index, so that nothing reads the tombstones, of which there may be many. A range of this
+-- index has the runs of one status: for an equal status the server takes the index of the ids where it has no
+-- statistics, and reads all runs.
+SELECT {stored} FROM unnest(%(statuses)b::text[]) AS wanted CROSS JOIN LATERAL (SELECT * FROM runs WHERE status >=
+  wanted AND (last = 0) = %(is_empty)b AND (status, id) < (wanted, CASE %(before)b WHEN '' THEN 9223372036854775807
+  ELSE (SELECT id FROM runs WHERE run = %(before)b) END) ORDER BY status DESC, id DESC LIMIT %(limit)b) AS runs JOIN
+  revisions ON revisions.run = runs.id ORDER BY runs.id DESC LIMIT %(limit)b
+
+-- [changed]
+SELECT {stored} FROM runs JOIN revisions ON revisions.run = runs.id WHERE revision > %b ORDER BY revision LIMIT %b
+
+-- [load_fold]
+SELECT number, data FROM folds WHERE key = %(key)b
+
+-- [kept_of]
+SELECT key FROM folds JOIN unnest(%(keys)b::text[]) AS given(key) USING (key) WHERE data <> ''
+
+-- [first_fold]
+INSERT INTO folds VALUES(%(key)b, 1, %(data)b) ON CONFLICT (key) DO NOTHING RETURNING number
+
+-- [save_fold]
+UPDATE folds SET number = number + 1, data = %(data)b WHERE key = %(key)b AND number = %(expected)b RETURNING number
+
+-- [unsearched]
+SELECT id, revisions.revision, data FROM runs JOIN revisions ON revisions.run = runs.id LEFT JOIN searched ON
+  searched.run = id WHERE last > 0 AND status <> 'deleted' AND searched.revision IS DISTINCT FROM revisions.revision
+  ORDER BY id
+
+-- [texts]
+SELECT first, last, epoch, kind, time, body, changes, version FROM entries WHERE run = %b AND kind = ANY(%b) ORDER BY
+  last
+
+-- [index]
+-- The lock waits for a deletion that is under way, and a later one finds the row.
+INSERT INTO searched SELECT id, %b, %b, %b, %b FROM runs WHERE id = %b AND status <> 'deleted' FOR SHARE ON CONFLICT
+  (run) DO UPDATE SET revision = excluded.revision, text = excluded.text, lower = excluded.lower, tools =
+  excluded.tools WHERE searched.revision < excluded.revision
+
+-- [find]
+SELECT runs.id, searched.text, {stored} FROM runs JOIN revisions ON revisions.run = runs.id JOIN searched ON
+  searched.run = runs.id WHERE runs.id < %(before)b AND status <> 'deleted' AND (%(tool)b = '' OR strpos(tools,
+  %(tool)b) > 0) AND NOT EXISTS (SELECT 1 FROM unnest(%(words)b::text[]) AS word WHERE strpos(searched.lower, word) =
+  0) ORDER BY runs.id DESC LIMIT %(limit)b
+
+-- [entries]
+SELECT query.n, status, page.* FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS query(run, after, n) JOIN runs
+  ON runs.run = query.run LEFT JOIN LATERAL (SELECT first, entries.last, entries.epoch, kind, time, body, changes,
+  version FROM entries WHERE entries.run = runs.id AND entries.last > query.after ORDER BY entries.last LIMIT %b) AS
+  page ON true ORDER BY query.n, page.last
+
+-- [commands]
+SELECT query.n, number, time, body FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS query(run, after, n) JOIN
+  runs ON runs.run = query.run JOIN commands ON commands.run = runs.id AND number > query.after ORDER BY query.n,
+  number

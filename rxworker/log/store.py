@@ -323,10 +323,15 @@ _PARTS = (
 
 
 def sql_parts(name: str) -> dict[str, str]:
-    """The parts of a file of SQL beside this one, each after a line with its name, such as ``-- [tables]``."""
+    """The parts of a file of SQL beside this one, each after a line with its name, such as ``-- [tables]``.
+
+    A part may contain another one, by its name in braces.
+    """
     text = Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^-- \[(\w+)\]\n", text, flags=re.MULTILINE)
-    return {part: statements.strip() for part, statements in zip(parts[::2], parts[1::2], strict=True)}
+    text = re.sub(r"^--(?! \[).*\n", "", text, flags=re.MULTILINE)  # comments are not sent with each query
+    _, *split = re.split(r"^-- \[(\w+)\]\n", text, flags=re.MULTILINE)
+    parts = {part: statements.strip() for part, statements in zip(split[::2], split[1::2], strict=True)}
+    return {part: re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], text) for part, text in parts.items()}
 
 
 def masked(address: str) -> str:

@@ -12,8 +12,8 @@ import rxworker
 import rxworker.log.format
 import rxworker.log.nats.connection
 import rxworker.log.nats.format
+import rxworker.log.postgres
 import rxworker.log.postgres_connection
-import rxworker.log.postgres_tables
 import rxworker.log.sqlite
 import rxworker.resume.paused
 from tests.ui.vendored import PACKAGES
@@ -46,7 +46,7 @@ def test_the_page_of_versions_has_the_formats_and_systems_of_the_code() -> None:
         "entries of a log, and lines of `export_run`": log.format.VERSION,
         "a saved pause (`save_paused`)": rxworker.resume.paused.VERSION,
         "an SQLite file": log.sqlite.FORMAT,
-        "a schema in Postgres": log.postgres_tables.FORMAT,
+        "a schema in Postgres": log.postgres.FORMAT,
         "streams in NATS": log.nats.format.FORMAT,
     }
     for what, version in written.items():

@@ -27,7 +27,6 @@ import psycopg
 
 from rxworker.log import postgres as module
 from rxworker.log import postgres_connection as connections
-from rxworker.log import postgres_tables as tables
 from rxworker.log.postgres import PostgresLog
 
 
@@ -126,7 +125,7 @@ async def test_appends_are_kept_until_they_are_on_the_disk(
         claim = await log.claim(RUN, create=True)
         await log.append(claim, entries(1), after=0, durable=False)
         assert len(log._unflushed) == 1
-        execute(postgres, tables.FLUSH)
+        execute(postgres, module.SQL["flush"].decode())
         await log.append(claim, entries(1, 1), after=1, durable=False)
         assert [jobs[0].append.after for _, jobs in log._unflushed] == [1]
         await log.append(claim, entries(1, 2), after=2)
@@ -235,7 +234,7 @@ async def test_a_write_whose_outcome_is_not_known_is_done_once(
         execute(postgres, "CREATE SEQUENCE cut", schema_of(address))
         # It is committed, and then the connection ends before this is known.
         flush = "SELECT CASE WHEN nextval('cut') = 1 THEN pg_terminate_backend(pg_backend_pid()) END"
-        monkeypatch.setattr(tables, "FLUSH", flush)
+        monkeypatch.setitem(module.SQL, "flush", flush.encode())
         if what == "claim":
             assert (await log.claim(RUN)).epoch == 2
         elif what == "append":
@@ -420,7 +419,7 @@ async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(postgres
             with pytest.raises(RunStatusError):
                 await log.claim(RUN)
             assert [info.run_id for info in await log.list()] == [RUN]
-    assert execute(postgres, "SELECT format FROM log", schema) == [(tables.FORMAT,)]
+    assert execute(postgres, "SELECT format FROM log", schema) == [(module.FORMAT,)]
     # A process of the first version that is still open.
     claimed = f"SELECT is_taken, found_status FROM claim_run('{RUN}', false, '', 'old', 'token', 15)"
     assert execute(postgres, claimed, schema) == [(False, "finished")]
