@@ -21,7 +21,7 @@ from rxworker import events
 from rxworker.errors import LogError
 from rxworker.events import Annotation, Event
 from rxworker.log.format import Entry, body_of
-from rxworker.log.store import StoredRow
+from rxworker.log.store import StoredRow, sql_parts
 from rxworker.log.values import RunInfo
 from rxworker.messages import Json, Message, Text, ToolResult
 from rxworker.messages.content import ResultContent
@@ -46,14 +46,7 @@ KINDS = (
     "custom",
 )
 """The kinds of entries that have texts."""
-ENTRY = "first, last, epoch, kind, time, body, changes, version"
-"""The columns of an entry, as the fields of `Entry`."""
-TABLES = (
-    "CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(text, tokenize='trigram')",
-    "CREATE TABLE IF NOT EXISTS searched(id INTEGER PRIMARY KEY, last INTEGER NOT NULL, tools TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS search_state(id INTEGER PRIMARY KEY CHECK(id=1), revision INTEGER NOT NULL)",
-    "INSERT OR IGNORE INTO search_state VALUES(1, 0)",
-)
+SQL = sql_parts("sqlite")
 
 
 class Found(Struct, frozen=True):
@@ -229,12 +222,6 @@ def forget(db: sqlite3.Connection, keys: Sequence[int]) -> None:
         db.executemany("DELETE FROM searched WHERE id=?", [(key,) for key in keys])
 
 
-def make_index(db: sqlite3.Connection) -> None:
-    """Make the tables of the index, if there are none."""
-    for statement in TABLES:
-        db.execute(statement)
-
-
 Changed = tuple[int, list[tuple[int, int, Texts | None]]]
 """A revision, and by it the keys, last numbers and texts of runs that have changed; no texts of deleted ones."""
 
@@ -242,11 +229,7 @@ Changed = tuple[int, list[tuple[int, int, Texts | None]]]
 def changed_texts(db: sqlite3.Connection) -> Changed | None:
     """Some of the runs that have changed since they were indexed; ``None`` if there are no more."""
     (since,) = db.execute("SELECT revision FROM search_state").fetchone()
-    changed = db.execute(
-        "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN "
-        "searched ON searched.id=runs.id WHERE revision>? ORDER BY revision LIMIT ?",
-        (since, BATCH),
-    ).fetchall()
+    changed = db.execute(SQL["changed_texts"], (since, BATCH)).fetchall()
     rows = [
         (key, last, _texts_in(db, key, row) if last and status != "deleted" else None)
         for key, status, last, known, row, _ in changed
@@ -257,7 +240,7 @@ def changed_texts(db: sqlite3.Connection) -> Changed | None:
 
 def _texts_in(db: sqlite3.Connection, key: int, row: bytes) -> Texts:
     marks = ",".join("?" * len(KINDS))
-    query = f"SELECT {ENTRY} FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
+    query = f"SELECT {SQL['entry']} FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
     return indexed_texts(row, (Entry(*each) for each in db.execute(query, (key, *KINDS))))
 
 

@@ -40,7 +40,7 @@ from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
-from rxworker.log.search import ENTRY, changed_texts, find_texts, forget, has_full_text, index_texts, make_index
+from rxworker.log.search import changed_texts, find_texts, forget, has_full_text, index_texts
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
@@ -58,12 +58,8 @@ BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
-_SCHEMA = {name: text.split("\n\n") for name, text in sql_parts("sqlite").items()}
-BASES = _SCHEMA["bases"]
-"""Which run refers to which. Files of earlier versions have it from `upgrade` on.
-
-The triggers are for processes of those versions, which would delete what others refer to.
-"""
+SQL = sql_parts("sqlite")
+"""The tables and the statements, by their names in ``sqlite.sql``."""
 HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
 SELDOM = 0.25
 """Seconds after which the database is looked at in any case.
@@ -78,25 +74,12 @@ INCREMENTAL = 2
 """The mode of a file that gives pages back on request. It is set when the file is made."""
 
 
-OPENED = _SCHEMA["opened"]
-"""What files of earlier versions get when they are opened."""
-CALL = (
-    "DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds='' OR ?='' OR instr(kinds, ?) "
-    "ORDER BY since DESC LIMIT ?) RETURNING owner"
-)
 FORGOTTEN = 86400.0
 """Seconds after which a process that waits, and may have ended, is no longer called."""
 
-FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
-SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND number=:expected"
-
-_STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
 _WIDTH = len(StoredRow.__struct_fields__)
-_FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
 BEGIN = "BEGIN IMMEDIATE"
 """Locks at its start, so that no transaction fails for a lock in the middle."""
-_REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
-"""An assignment for each change of a run, in the order of the commits."""
 
 
 class _Job(NamedTuple):
@@ -183,22 +166,15 @@ class SQLiteLog(EventLog):
     ) -> Claim:
         now = self._now()
         if row is not None:
-            db.execute(
-                "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
-                (run_id, row, time.time(), time.time()),
-            )
-            used = "SELECT 1 FROM runs WHERE run=? AND (last>0 OR status='deleted')"
-            if db.execute(used, (run_id,)).fetchone():
+            db.execute(SQL["create"], (run_id, row, time.time(), time.time()))
+            if db.execute(SQL["is_used"], (run_id,)).fetchone():
                 raise already_stored(run_id)
         key, status, held, until = _find(db, run_id, "id, status, owner, lease")
         if row is None:
             check_status(run_id, status, statuses)
         if held and until > now:
             raise LeaseHeldError(run_id, held, until + self._set_by())
-        epoch, last = db.execute(
-            f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
-            (self.owner, now + self.lease, key),
-        ).fetchone()
+        epoch, last = db.execute(SQL["claim"], (self.owner, now + self.lease, key)).fetchone()
         return Claim(run_id, epoch, last, self.owner)
 
     async def _await_call(self, kinds: Sequence[str]) -> None:
@@ -215,7 +191,7 @@ class SQLiteLog(EventLog):
 
     async def _call(self, kind: str, to_all: bool) -> None:
         values = (kind, f"\n{kind}\n", -1 if to_all else 1)
-        found = await self._to_writer(lambda db: db.execute(CALL, values).fetchall())
+        found = await self._to_writer(lambda db: db.execute(SQL["call"], values).fetchall())
         self._poke([owner for (owner,) in found])
 
     def _poke(self, owners: Iterable[str]) -> None:
@@ -230,19 +206,13 @@ class SQLiteLog(EventLog):
 
         def work(db: sqlite3.Connection) -> bool:
             now = time.time()
-            found: tuple[int, float, str] | None = db.execute(
-                f"UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status), {_REVISE}"
-                " WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
-                (last, now, size, row, status, run, epoch, append.after),
-            ).fetchone()
+            values = (last, now, size, row, status, run, epoch, append.after)
+            found: tuple[int, float, str] | None = db.execute(SQL["append"], values).fetchone()
             if found is None:
                 stored = db.execute("SELECT epoch, last, status FROM runs WHERE run=?", (run,)).fetchone()
                 raise refusal(append, stored)
             key, watched, watcher = found
-            db.executemany(
-                f"INSERT INTO entries(run, {ENTRY}) VALUES(?,?,?,?,?,?,?,?,?)",
-                [(key, *astuple(entry)) for entry in append.entries],
-            )
+            db.executemany(SQL["add_entry"], [(key, *astuple(entry)) for entry in append.entries])
             return watched > self._now() and watcher != owner
 
         return await self._to_writer(work, durable=append.durable)
@@ -254,17 +224,13 @@ class SQLiteLog(EventLog):
         await self._give(claim, LATER, until - self._set_by())
 
     async def _give(self, claim: Claim, owner: str, lease: float) -> None:
-        query = f"UPDATE runs SET owner=?, lease=?, {_REVISE} WHERE run=? AND epoch=?"
-        await self._to_writer(lambda db: db.execute(query, (owner, lease, claim.run_id, claim.epoch)))
+        await self._to_writer(lambda db: db.execute(SQL["give"], (owner, lease, claim.run_id, claim.epoch)))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
-        # A claim that was released meanwhile stays released.
-        query = "UPDATE runs SET lease=CASE owner WHEN '' THEN lease ELSE ? END WHERE run=? AND epoch=?"
-
         def work(db: sqlite3.Connection) -> list[str]:
             until = self._now() + self.lease
             values = [(until, claim.run_id, claim.epoch) for claim in claims]
-            return [each[1] for each in values if db.execute(query, each).rowcount == 0]
+            return [each[1] for each in values if db.execute(SQL["renew"], each).rowcount == 0]
 
         return _put(self._writes, work).result()
 
@@ -273,9 +239,7 @@ class SQLiteLog(EventLog):
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         def work(db: sqlite3.Connection) -> list[Entry]:
             (key,) = _find(db, run_id, "id")
-            rows = db.execute(
-                f"SELECT {ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?", (key, after, limit)
-            )
+            rows = db.execute(SQL["read"], (key, after, limit))
             return [
                 Entry(first, last, epoch, kind, moment, body, bool(changes), version)
                 for first, last, epoch, kind, moment, body, changes, version in rows
@@ -284,7 +248,7 @@ class SQLiteLog(EventLog):
         return await self._to_reader(work)
 
     async def _info(self, run_id: str) -> StoredRow | None:
-        found = await self._stored(f"SELECT {_STORED} FROM runs WHERE run=?", (run_id,))
+        found = await self._stored(SQL["info"], (run_id,))
         return found[0] if found else None
 
     async def _list(
@@ -293,15 +257,14 @@ class SQLiteLog(EventLog):
         is_older = "AND id<(SELECT id FROM runs WHERE run=:before)" if before else ""
         # The index of each status, merged: nothing reads the tombstones, of which there may be many.
         some = [
-            f"SELECT {_STORED}, id FROM runs WHERE status='{one}' AND last{'=' if is_empty else '>'}0 {is_older}"
+            f"SELECT {SQL['stored']}, id FROM runs WHERE status='{one}' AND last{'=' if is_empty else '>'}0 {is_older}"
             for one in (LISTED if status is None else (status,))
         ]
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
         return await self._stored(query, {"before": before, "limit": limit})
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
-        return await self._stored(query, (revision, limit))
+        return await self._stored(SQL["changed"], (revision, limit))
 
     async def _stored(self, query: str, values: Sequence[object] | Mapping[str, object]) -> list[StoredRow]:
         found = await self._to_reader(lambda db: db.execute(query, values).fetchall())
@@ -325,7 +288,7 @@ class SQLiteLog(EventLog):
         if self.searches_texts:
             async with self._indexing:
                 if not self._has_index:
-                    await self._to_writer(make_index)
+                    await self._to_writer(partial(_make, name="search"))
                     self._has_index = True
                 while (changed := await self._to_reader(changed_texts)) is not None:
                     await self._to_writer(partial(index_texts, changed=changed))
@@ -334,7 +297,8 @@ class SQLiteLog(EventLog):
     async def _find_texts(
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
-        found = await self._to_reader(lambda db: find_texts(db, _FOUND, words, tool, before, limit))
+        columns = ", ".join(f"runs.{column}" for column in SQL["stored"].split(", "))
+        found = await self._to_reader(lambda db: find_texts(db, columns, words, tool, before, limit))
         return [(key, text, self._shown(row)) for key, text, row in found]
 
     # Commands
@@ -344,13 +308,10 @@ class SQLiteLog(EventLog):
             key_of_run, status, sent, owner = _find(db, run_id, "id, status, sent, owner")
             check_command(run_id, status)
             try:
-                db.execute(
-                    "INSERT INTO commands(run, number, key, time, body) VALUES(?,?,?,?,?)",
-                    (key_of_run, sent + 1, key or None, time.time(), data),
-                )
+                db.execute(SQL["add_command"], (key_of_run, sent + 1, key or None, time.time(), data))
             except sqlite3.IntegrityError:
                 raise conflict(run_id, key) from None
-            db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (key_of_run,))
+            db.execute(SQL["count_command"], (key_of_run,))
             return sent + 1, owner
 
         number, owner = await self._to_writer(work, durable=True)
@@ -358,21 +319,11 @@ class SQLiteLog(EventLog):
         return number
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
-        return await self._to_reader(
-            lambda db: db.execute(
-                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? "
-                "ORDER BY number",
-                (run_id, after),
-            ).fetchall()
-        )
+        return await self._to_reader(lambda db: db.execute(SQL["commands"], (run_id, after)).fetchall())
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
-        query = (
-            "INSERT OR REPLACE INTO bases SELECT (SELECT id FROM runs WHERE run=?), id FROM runs "
-            "WHERE run=? AND last>=? AND status<>'deleted'"
-        )
         values = (claim.run_id, run_id, seq)
-        return await self._to_writer(lambda db: db.execute(query, values).rowcount > 0)
+        return await self._to_writer(lambda db: db.execute(SQL["refer"], values).rowcount > 0)
 
     async def _referring(self, runs: Collection[str]) -> Sequence[str]:
         query = (
@@ -388,10 +339,8 @@ class SQLiteLog(EventLog):
             if entry is None:
                 db.execute("UPDATE runs SET epoch=epoch+1 WHERE id=?", (key,))
             else:
-                size = "SELECT ?-length(body) FROM entries WHERE run=runs.id AND first=1"
-                db.execute(f"UPDATE runs SET size=size+({size}) WHERE id=?", (len(entry.body), key))
-                change = "UPDATE entries SET body=?, version=? WHERE run=? AND first=1"
-                db.execute(change, (entry.body, entry.version, key))
+                db.execute(SQL["resize"], (len(entry.body), key))
+                db.execute(SQL["refold"], (entry.body, entry.version, key))
             db.execute("DELETE FROM bases WHERE run=?", (key,))
             if base:
                 db.execute("INSERT INTO bases VALUES(?, ?)", (key, *_find(db, base, "id")))
@@ -415,11 +364,7 @@ class SQLiteLog(EventLog):
             now = self._now()
             gone: dict[int, str] = {}
             for row in rows:
-                found = db.execute(
-                    "SELECT id FROM runs WHERE run=? AND epoch=? AND last=? AND sent=? AND status<>'deleted' AND "
-                    "(owner='' OR lease<=?)",
-                    (row.run_id, row.epoch, row.last_seq, row.sent, now),
-                ).fetchone()
+                found = db.execute(SQL["free"], (row.run_id, row.epoch, row.last_seq, row.sent, now)).fetchone()
                 if found is not None:
                     gone[found[0]] = row.run_id
             free = self._unreferred(db, [*gone])
@@ -429,18 +374,16 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=True)
 
     async def _kept_of(self, keys: Sequence[str]) -> set[str]:
-        query = "SELECT 1 FROM folds WHERE key=? AND data<>x''"
-        return await self._to_reader(lambda db: {key for key in keys if db.execute(query, (key,)).fetchone()})
+        return await self._to_reader(lambda db: {key for key in keys if db.execute(SQL["has_fold"], (key,)).fetchone()})
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
-        query = "SELECT number, data FROM folds WHERE key=?"
-        return await self._to_reader(lambda db: db.execute(query, (key,)).fetchone())
+        return await self._to_reader(lambda db: db.execute(SQL["load_fold"], (key,)).fetchone())
 
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
         values = {"key": key, "expected": expected, "data": data}
 
         def work(db: sqlite3.Connection) -> int:
-            done = db.execute(SAVE_FOLD if expected else FIRST_FOLD, values)
+            done = db.execute(SQL["save_fold" if expected else "first_fold"], values)
             return expected + 1 if done.rowcount else 0
 
         # A link that was revoked does not come back with a loss of power.
@@ -459,8 +402,8 @@ class SQLiteLog(EventLog):
 
     async def _upgrade(self) -> None:
         def work(db: sqlite3.Connection) -> None:
-            for statement in () if db.execute(HAS_BASES).fetchone() else BASES:
-                db.execute(statement)
+            if not db.execute(HAS_BASES).fetchone():
+                _make(db, "bases")
 
         await self._to_writer(work, durable=True)
         self.keeps_bases = True
@@ -508,7 +451,9 @@ class SQLiteLog(EventLog):
                     db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                     self._is_full = durable
                 with db:
-                    db.execute(BEGIN)
+                    db.execute(
+                        "BEGIN IMMEDIATE"
+                    )  # locks at its start, so that no transaction fails for a lock in the middle
                     if len(jobs) == 1:
                         results = [(jobs[0].work(db), None)]
                     else:
@@ -609,8 +554,7 @@ class SQLiteLog(EventLog):
     def _mark_watched(self, followed: Sequence[str]) -> None:
         """Request that the owners of the followed runs write more often."""
         values = [(self._now() + WATCHED, self.owner, run, self.owner) for run in followed]
-        query = "UPDATE runs SET watched=?, watcher=? WHERE run=? AND owner<>? AND status='running'"
-        _put(self._writes, lambda db: db.executemany(query, values))
+        _put(self._writes, lambda db: db.executemany(SQL["watch"], values))
 
     def _follow_started(self, run_id: str) -> None:  # noqa: ARG002 - one thread looks for all
         _put(self._reads, lambda _: None)  # it looks from then on
@@ -692,6 +636,12 @@ def _create(path: Path) -> None:
         ) from error
 
 
+def _make(db: sqlite3.Connection, name: str) -> None:
+    """Make the tables of a part of ``sqlite.sql``."""
+    for statement in SQL[name].split("\n\n"):
+        db.execute(statement)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
     db.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}")
@@ -721,12 +671,11 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                 "rxworker"
             )
         if not tables:
-            for statement in (*_SCHEMA["tables"], *BASES):
-                db.execute(statement)
+            _make(db, "tables")
+            _make(db, "bases")
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
-        for statement in OPENED:
-            db.execute(statement)
+        _make(db, "opened")
 
 
 def _ahead(db: sqlite3.Connection) -> float | None:
@@ -778,10 +727,7 @@ def _bury(db: sqlite3.Connection, keys: Sequence[int]) -> None:
     db.executemany("DELETE FROM entries WHERE run=?", each)
     db.executemany("DELETE FROM commands WHERE run=?", each)
     forget(db, keys)
-    db.executemany(
-        f"UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0, {_REVISE} WHERE id=?",
-        each,
-    )
+    db.executemany(SQL["bury"], each)
 
 
 def _vacuum(db: sqlite3.Connection) -> bool:
