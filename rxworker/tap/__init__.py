@@ -4,8 +4,8 @@
 makes several runs of one source, and `tee` one beside a program that reads the source itself.
 """
 
-from rxworker.tap.builder import RunBuilder, Tapped
+from rxworker.tap.builder import Mapper, RunBuilder, Tapped
 from rxworker.tap.each import TapEach, Tee, tap_each, tee
-from rxworker.tap.run import Mapper, tap
+from rxworker.tap.run import tap
 
 __all__ = ["Mapper", "RunBuilder", "TapEach", "Tapped", "Tee", "tap", "tap_each", "tee"]

@@ -12,7 +12,7 @@ import json
 import time as clock
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import attrgetter
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,8 @@ from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
 from rxworker.messages.settings import check_type
 from rxworker.state.run import Cause
+
+S_contra = TypeVar("S_contra", contravariant=True)
 
 OF_A_PROCESS = (events.HandOver, events.CommandTaken, events.LoopHold, events.WatcherDetach)
 """The events of the process that has a run, which no source reports."""
@@ -58,6 +60,21 @@ class Tapped(Struct, frozen=True, omit_defaults=True):
     path: tuple[str, ...] = ()
     time: float | None = None
     run: str = ""
+
+
+class Mapper(Protocol[S_contra]):
+    """Makes events of what another program reports: a pure machine, which may have any number of events for an item.
+
+    The same items make the same events. A `RunBuilder` puts in what is missing between them.
+    """
+
+    def feed(self, item: S_contra, /) -> Iterable[Tapped | Event]:
+        """The events of the next item."""
+        ...
+
+    def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:  # noqa: ARG002 - most have none
+        """The events of the end of the source, which has failed if there is an error; by default none."""
+        return ()
 
 
 class _Block(Struct):

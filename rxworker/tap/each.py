@@ -13,8 +13,8 @@ from rxworker.errors import ConfigurationError, RunCancelledError, as_exception
 from rxworker.events import RunAbort, RunPause, RunStop
 from rxworker.log.base import EventLog
 from rxworker.run.run import Run, Tracing, end_of
-from rxworker.tap.builder import Tapped
-from rxworker.tap.run import AsEvents, Mapper, Source, Together, batches_of, tap
+from rxworker.tap.builder import Mapper, Tapped
+from rxworker.tap.run import AsEvents, Source, Together, batches_of, tap
 from rxworker.tools.cancellation import keep
 
 S = TypeVar("S")

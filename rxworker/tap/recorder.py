@@ -45,7 +45,7 @@ from rxworker.providers.endpoint import masked
 from rxworker.providers.service import Service
 from rxworker.redact import format_error
 from rxworker.run.run import Run, end_of
-from rxworker.tap.builder import RunBuilder, Tapped
+from rxworker.tap.builder import Mapper, RunBuilder, Tapped
 from rxworker.tap.each import TapOptions
 from rxworker.tap.requests import TappedRequest, key_of, read_request, unpacker
 from rxworker.tap.run import tap
@@ -176,7 +176,7 @@ class Exchange(Struct, eq=False):
                 self.recorder.lose(self, FULL)
 
 
-class _Talk:
+class _Talk(Mapper[_Batch]):
     """A run, and, once it has ended, by what a request of its conversation finds it."""
 
     def __init__(self, recorder: Recorder, conversation: str) -> None:
@@ -197,11 +197,6 @@ class _Talk:
         self.held -= size
         self._recorder.size -= size
         return events
-
-    def finish(self, error: Exception | None = None) -> tuple[()]:
-        """Nothing: the run has ended before its source."""
-        del error
-        return ()
 
     def continues(self, request: TappedRequest) -> bool:
         """Whether a request belongs to this run: one with results, or the one that has failed."""

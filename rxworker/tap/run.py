@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import reactivex
 from msgspec.structs import replace
@@ -44,31 +44,15 @@ from rxworker.messages.settings import awaited
 from rxworker.providers import Request
 from rxworker.resume.stored import LoggedRun, read_run, title_of
 from rxworker.run.run import Beginning, Run, Tracing, end_of
-from rxworker.tap.builder import OWN, Tapped
+from rxworker.tap.builder import OWN, Mapper, Tapped
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.turn.context import TurnScope
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
 S = TypeVar("S")
-S_contra = TypeVar("S_contra", contravariant=True)
 LIMIT = 65_536
 """How many items of an observable wait at most until its run has begun, or its log has taken what came before."""
-
-
-class Mapper(Protocol[S_contra]):
-    """Makes events of what another program reports: a pure machine, which may have any number of events for an item.
-
-    The same items make the same events. A `RunBuilder` puts in what is missing between them.
-    """
-
-    def feed(self, item: S_contra, /) -> Iterable[Tapped | Event]:
-        """The events of the next item."""
-        ...
-
-    def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:
-        """The events of the end of the source, which has failed if there is an error."""
-        ...
 
 
 class Together(list[S]):
@@ -78,7 +62,7 @@ class Together(list[S]):
 Source: TypeAlias = Observable[S] | AsyncIterable[S]
 
 
-class AsEvents:
+class AsEvents(Mapper[Event | Record | Tapped]):
     """The mapper of a source of events, or of records: they stay as they are."""
 
     def feed(self, item: Event | Record | Tapped, /) -> Iterable[Tapped | Event]:
@@ -86,10 +70,6 @@ class AsEvents:
         if isinstance(item, Record):
             return (Tapped(item.event, item.path, item.time),)
         return (item,)
-
-    def finish(self, error: Exception | None = None, /) -> Iterable[Tapped | Event]:  # noqa: ARG002 - as a mapper has it
-        """Nothing: the source reports its end itself."""
-        return ()
 
 
 def tap(

@@ -35,7 +35,7 @@ from rxworker.log import EventLog, MemoryLog, Replica, SQLiteLog
 from rxworker.tap import Tapped, tap_each
 from rxworker.tap.builder import OWN
 from rxworker.tap.sources import ClaudeCode, Codex, session_files
-from rxworker.tap.sources.sessions import time_of
+from rxworker.tap.sources.session_files import time_of
 from rxworker.testing.lint import lint
 from tests.tap import sessions
 from tests.tap.test_sources import paths, put

@@ -23,7 +23,7 @@ from rxworker.run.run import end_of
 from rxworker.state import RunState
 from rxworker.tap import tap
 from rxworker.tap.sources import AGUI, UIMessages
-from rxworker.tap.sources.wire import WireMapper
+from rxworker.tap.sources.mapper import WireMapper
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.testing.conformance import check
 from rxworker.testing.lint import lint

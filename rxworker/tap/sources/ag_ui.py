@@ -15,8 +15,8 @@ from rxworker.messages.message import Input
 from rxworker.protocols.ag_ui import read_run_input
 from rxworker.state.run import Cause
 from rxworker.tap.builder import RunBuilder
+from rxworker.tap.sources.mapper import WireMapper
 from rxworker.tap.sources.values import json_member, member, members, sum_of, text, usage_of
-from rxworker.tap.sources.wire import WireMapper
 
 
 class AGUI(WireMapper):
@@ -51,7 +51,7 @@ class AGUI(WireMapper):
     def take(self, event: Mapping[str, object]) -> None:
         """Take the next event."""
         kind = text(event.get("type"))
-        run = self.runs.get(text(event.get("subagentRunId")), self.run)
+        run = self.runs.get(text(event.get("subagentRunId")), self._run)
         if kind == "RUN_STARTED":
             self._labels = {"thread": thread} if (thread := text(event.get("threadId"))) else {}
             self._waits = member(event, "input") is None and self.given is None
@@ -68,7 +68,7 @@ class AGUI(WireMapper):
         elif kind.startswith("SUBAGENT_"):
             self._subagent(run, kind, event)
         elif kind in ("RUN_FINISHED", "RUN_ERROR"):
-            self._end(kind, event)
+            self._end_run(kind, event)
         else:
             self._other(run, kind, event)
 
@@ -79,7 +79,7 @@ class AGUI(WireMapper):
                 read = read_run_input(msgspec.json.encode({"threadId": "", "runId": "", "messages": messages}))
                 whole, given = read.conversation, read.messages or None
                 before = Conversation(whole.messages[: len(whole.messages) - len(read.messages)], whole.system)
-        self.run.start(given, before=before, labels=self._labels)
+        self._run.start(given, before=before, labels=self._labels)
         if state:
             self.change({"op": "replace", "path": "", "value": state})
 
@@ -116,7 +116,7 @@ class AGUI(WireMapper):
     def _subagent(self, run: RunBuilder, kind: str, event: Mapping[str, object]) -> None:
         key, call = text(event.get("subagentRunId")), text(event.get("parentToolCallId"))
         if kind == "SUBAGENT_STARTED":
-            parent = self.runs.get(text(event.get("parentSubagentRunId")), self.run)
+            parent = self.runs.get(text(event.get("parentSubagentRunId")), self._run)
             if not call:
                 self._own[key] = parent
                 parent.tool_start(key, text(event.get("name")))
@@ -156,25 +156,25 @@ class AGUI(WireMapper):
             case _:
                 pass
 
-    def _end(self, kind: str, event: Mapping[str, object]) -> None:
+    def _end_run(self, kind: str, event: Mapping[str, object]) -> None:
         self.complete()
-        if not self.has_usage and self.run.is_responding:
-            self.run.usage(sum_of(map(usage_of, members(event, "usage"))))
+        if not self.has_usage and self._run.is_responding:
+            self._run.usage(sum_of(map(usage_of, members(event, "usage"))))
         if event.get("result") is not None:
-            self.other(self.run, "ag_ui.result", event["result"])
+            self.other(self._run, "ag_ui.result", event["result"])
         interrupts = members(event, "outcome.interrupts")
         if kind == "RUN_ERROR":
-            self.run.abort(text(event.get("message")) or "it failed", _cause(event.get("code")))
+            self._run.abort(text(event.get("message")) or "it failed", _cause(event.get("code")))
         elif member(event, "outcome.type") == "cancelled":
-            self.run.abort("by its program", "cancel")
+            self._run.abort("by its program", "cancel")
         elif interrupts:
             ids = [text(each, "toolCallId") for each in interrupts]
             hook = text(interrupts[0], "metadata.rxworker.hook") or text(interrupts[0], "reason")
-            self.run.pause(text(interrupts[0], "message"), ids, hook=hook)
+            self._run.pause(text(interrupts[0], "message"), ids, hook=hook)
         elif members(event, "outcome.pendingToolCallIds"):
-            self.run.pause(hook=CLIENT_TOOL)
+            self._run.pause(hook=CLIENT_TOOL)
         else:
-            self.run.end()
+            self._run.end()
 
 
 def _cause(code: object) -> Cause:

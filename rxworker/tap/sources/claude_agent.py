@@ -16,7 +16,7 @@ from rxworker.messages.message import Input
 from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
 from rxworker.tap.builder import RunBuilder
-from rxworker.tap.sources.claude_thread import Thread
+from rxworker.tap.sources.claude_code import Thread
 from rxworker.tap.sources.mapper import RunMapper
 from rxworker.tap.sources.values import kind_of, member, members, object_of, stop_of, text, text_of
 

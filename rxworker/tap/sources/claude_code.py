@@ -6,21 +6,230 @@ interrupt or the next prompt ends it. The file of a sub-agent is ``<session>/sub
 of it, with the call that has begun it, is in ``agent-<id>.meta.json``, which is written before. Older versions have no
 such file: the prompt of a sub-agent is that of its call. One whose call is not found is a run of its own in the
 conversation of its session.
+
+A sub-agent has a file of its own, or its lines lie among those of its session (older versions). Either way it is a
+session of its own, the runs of which are inside the call that has begun it. No event of the one file depends on another
+file, but for the end: a run ends when its last response and all its sub-agents have, which may go on in the background
+while the next run begins. So the events of each path are the same ones whenever the files are read again, in whatever
+order: lines of a sub-agent that come before their call wait for it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from rxworker.messages import JsonObject, Message
+from rxworker.messages.usage import Usage, less
 from rxworker.providers.anthropic.wire import read_usage
-from rxworker.tap.sources.claude_session import Call, Calls, ClaudeSession
-from rxworker.tap.sources.claude_thread import Thread
-from rxworker.tap.sources.session_files import ABOUT
-from rxworker.tap.sources.sessions import SessionMapper, labels_of
-from rxworker.tap.sources.values import member, members, object_of, stop_of, text, text_of
+from rxworker.state.run import Cause
+from rxworker.tap.builder import RunBuilder
+from rxworker.tap.sources.session_files import ABOUT, Session, SessionMapper, labels_of
+from rxworker.tap.sources.values import json_of, kind_of, member, members, object_of, stop_of, text, text_of
+
+
+class Thread(Struct):
+    """What writes responses one after the other: a run, or a sub-agent inside a call.
+
+    Attributes:
+        run: Its builder.
+        response: The id of its last response.
+        usage: What that took.
+        counted: The part of it that another response of the run has.
+        is_whole: Whether the response has ended.
+        calls: The ids of its calls without a result.
+    """
+
+    run: RunBuilder
+    response: str = ""
+    usage: Usage | None = None
+    counted: Usage | None = None
+    is_whole: bool = True
+    calls: set[str] = set()
+
+    def take_results(self, results: Sequence[object]) -> None:
+        """Take the results of calls; those of other calls are left out."""
+        for each in results:
+            name = text(each, "tool_use_id")
+            if name in self.calls and self.run.status != "over":
+                self.calls.remove(name)
+                self.run.tool_stop(name, text_of(member(each, "content")), is_error=member(each, "is_error") is True)
+                self.is_whole = True
+
+    def take_response(self, name: str, model: str, blocks: Sequence[object] = (), usage: Usage | None = None) -> None:
+        """Take blocks of a response, and what it took so far."""
+        run, known = self.run, self.usage if self.response == name else None
+        if self.response != name or self.is_whole:  # or the result of a call came between two of its parts
+            run.request(model, "anthropic", name, since=run.last)  # a file has the ends of its parts
+            self.counted = known
+        self.response, self.is_whole, self.usage = name, False, usage or known
+        for each in blocks:
+            kind = kind_of(each)
+            if kind == "text":
+                run.text(text(each, "text"), object())  # a block of its own
+            elif kind == "thinking":
+                run.thinking(text(each, "thinking"), object())
+            elif kind == "tool_use":
+                call = text(each, "id")
+                run.call(call, text(each, "name"), json_of(object_of(member(each, "input"))))
+                self.calls.add(call)
+        if usage is not None and usage != known:
+            run.usage(less(usage, self.counted))
+
+
+class RunTree(Struct):
+    """A run with its sub-agents: it ends when they have.
+
+    Attributes:
+        run: Its builder.
+        going: The calls whose sub-agents go on, by their ids.
+        has_ended: Whether all else has.
+    """
+
+    run: RunBuilder
+    going: dict[str, Call] = {}
+    has_ended: bool = False
+
+    def close(self, call: Call) -> None:
+        """A sub-agent is over."""
+        call.is_over = True
+        self.going.pop(call.id, None)
+        if call.agent is not None and call.agent.tree is self:
+            call.agent.run.end()
+        if self.has_ended and not self.going:
+            self.run.time = self.run.time if call.agent is None else call.agent.run.time
+            self.run.end()
+
+
+class Call(Struct):
+    """A call that may begin a sub-agent.
+
+    Attributes:
+        id: Its id.
+        prompt: The prompt of the sub-agent.
+        run: The run, or the sub-agent, that makes it.
+        tree: The run in which that is.
+        agent: The sub-agent, when something of it was read.
+        is_over: Whether it is over.
+        reported: The run in which that was reported, after which more of the sub-agent may still be read.
+    """
+
+    id: str
+    prompt: str
+    run: RunBuilder
+    tree: RunTree
+    agent: ClaudeSession | None = None
+    is_over: bool = False
+    reported: RunTree | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last line that was read is of a response without calls: most versions have its end as well."""
+        return self.agent is not None and not (self.agent.main.is_whole or self.agent.main.calls)
+
+
+class Calls(Struct):
+    """The calls of a session and its sub-agents.
+
+    Attributes:
+        made: Those that were read, by their ids.
+        held: The lines of sub-agents whose call was not read yet.
+        reported: Those whose sub-agents are over, as their results or notifications have it.
+    """
+
+    made: dict[str, Call] = {}
+    held: dict[str, list[tuple[ClaudeSession, JsonObject]]] = {}
+    reported: list[Call] = []
+
+    def of(self, prompt: str) -> str:
+        """The first call with a prompt that has no sub-agent; empty for none."""
+        found = [name for name, call in self.made.items() if call.agent is None and call.prompt == prompt]
+        return next(iter(found), "")
+
+
+class ClaudeSession(Session):
+    """A session, or a sub-agent of one.
+
+    Attributes:
+        calls: The calls of the session.
+        call: The call that has begun this sub-agent, if it is known.
+        is_agent: Whether it is a sub-agent.
+        main: What runs.
+        tree: The run in which it does.
+        roots: The calls of the lines of sub-agents in the file of the session, by the ids of the lines.
+        notes: Messages of the program since the last run, with which it may go on by itself.
+    """
+
+    calls: Calls = field(default_factory=Calls)
+    call: str = ""
+    is_agent: bool = False
+    main: Thread = field(default_factory=lambda: Thread(RunBuilder()))
+    tree: RunTree = field(default_factory=lambda: RunTree(RunBuilder()))
+    roots: dict[str, str] = field(default_factory=dict[str, str])
+    notes: list[Message] = field(default_factory=list[Message])
+
+    def proceed(self, line: JsonObject, *given: Message) -> None:
+        """Begin another run; that of a sub-agent is inside its call, as long as the run around it goes on."""
+        self.end()
+        name, call = str(line.get("uuid"))[:8], self.calls.made.get(self.call)
+        if call is None or call.tree.run.status == "over":
+            self.begin(name, *given)
+            self.tree = RunTree(self.run)
+        else:
+            self.begin(name, *given, inside=call.run.beside(self.call))
+            self.tree, call.agent = call.tree, self
+            self.tree.going[self.call] = call
+        self.main, self.notes, self.roots = Thread(self.run), [], {}
+
+    def hand_back(self, names: Iterable[str], *, is_over: bool = True, is_awaited: bool = False) -> None:
+        """Some calls have their results.
+
+        Args:
+            names: Their ids.
+            is_over: Whether their sub-agents are over, of which more may still be read.
+            is_awaited: Whether the run does not end before they are.
+        """
+        for call in [self.calls.made[name] for name in names if name in self.calls.made]:
+            if is_awaited and call.run is self.run and not call.is_over:
+                self.tree.going[call.id] = call
+            if is_over and not call.is_over:
+                call.reported = self.tree
+                self.calls.reported.append(call)
+
+    def end(self) -> None:
+        """End the run. One with sub-agents that go on ends when they have, or at the latest with the next one."""
+        if self.run.status != "running":
+            return
+        if self.tree.run is not self.run:
+            self.tree.close(self.calls.made[self.call])
+            return
+        for call in [each for each in self.calls.reported if each.is_idle or each.reported is not self.tree]:
+            self.calls.reported.remove(call)
+            call.tree.close(call)
+            self.ended += call.tree.run.take()
+        if not self.tree.going:
+            self.run.end()
+            return
+        self.run.end_turn()
+        self.ended += self.run.take()
+        self.tree.has_ended, time = True, self.run.time
+        self.run = RunBuilder()
+        self.run.time, self.main = time, Thread(self.run, self.main.response)
+
+    def abort(self, reason: str, cause: Cause = "error") -> None:
+        """The run was cut short, with the sub-agents inside."""
+        is_inside = self.tree.run is not self.run
+        for call in () if is_inside else self.tree.going.values():
+            if call.agent is not None:
+                call.agent.run.abort(reason)
+        self.run.abort(reason, cause)
+        if is_inside:
+            self.tree.close(self.calls.made[self.call])
+
 
 AGENT = "agent-"
 """The beginning of the name of the file of a sub-agent."""

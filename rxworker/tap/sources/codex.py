@@ -17,7 +17,7 @@ from msgspec import field
 
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.usage import Usage
-from rxworker.tap.sources.sessions import Session, SessionMapper, labels_of
+from rxworker.tap.sources.session_files import Session, SessionMapper, labels_of
 from rxworker.tap.sources.values import count, decoded, member, members, object_of, text, text_of, usage_of
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")

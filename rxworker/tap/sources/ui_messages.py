@@ -9,8 +9,8 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.message import Input
 from rxworker.tap.builder import RunBuilder
+from rxworker.tap.sources.mapper import WireMapper
 from rxworker.tap.sources.values import json_member, member, members, stop_of, text
-from rxworker.tap.sources.wire import WireMapper
 
 
 class UIMessages(WireMapper):
@@ -33,14 +33,14 @@ class UIMessages(WireMapper):
 
     def __init__(self, name: str = "", given: Input | None = None) -> None:
         super().__init__(name, given)
-        self.run.late_calls = True
+        self._run.late_calls = True
         self._streamed: set[str] = set()  # blocks of runs inside that come in pieces
         self._asked: list[tuple[str, str]] = []  # calls that wait for a decision, and why
         self._pause: object = None
 
     def take(self, event: Mapping[str, object]) -> None:
         """Take the next part."""
-        kind, run, key, delta = text(event.get("type")), self.run, text(event.get("id")), text(event.get("delta"))
+        kind, run, key, delta = text(event.get("type")), self._run, text(event.get("id")), text(event.get("delta"))
         if run.status == "new":
             run.start(self.given)
         if kind.startswith("tool-"):
@@ -60,14 +60,14 @@ class UIMessages(WireMapper):
         elif kind == "reset-step":
             self.retract(run, "the step was reset")
         elif kind in ("finish", "abort", "error"):
-            self._end(kind, event)
+            self._end_run(kind, event)
         elif kind == "message-metadata" or event.get("messageMetadata") is not None:
             self.other(run, "ui.metadata", event.get("messageMetadata"))
         elif kind not in ("start", "finish-step", "text-start", "reasoning-start", ""):
             self.other(run, f"ui.{kind}", event)
 
     def _call(self, kind: str, key: str, event: Mapping[str, object]) -> None:
-        run, name, given = self.run, text(event.get("toolName")), json_member(event, "input")
+        run, name, given = self._run, text(event.get("toolName")), json_member(event, "input")
         match kind:
             case "tool-input-start":
                 self.call(run, key, name, is_provided=event.get("providerExecuted") is True)
@@ -96,23 +96,23 @@ class UIMessages(WireMapper):
         elif name.startswith("inside") and text(data, "scope") in self.runs:
             self._inside(self.runs[text(data, "scope")], name, call, data)
         elif name == "progress" and call in self.waiting:
-            self.run.tool_progress(call, json_member(data, "progress"))
+            self._run.tool_progress(call, json_member(data, "progress"))
         elif name == "state" and key == name:
             self.change({"op": "replace", "path": "", "value": data})
         elif name == "message" and members(data, "texts"):
-            self.run.add(*[Message.user(text(each)) for each in members(data, "texts")])
+            self._run.add(*[Message.user(text(each)) for each in members(data, "texts")])
         elif name == "pause":
             self._pause = data
         elif name != "retract":  # it follows as an event
             path = key.rpartition(".")[0].rpartition(".")[0]  # of an event of rxworker
             run = self.runs.get(path.removeprefix("run"))
             if run is None:
-                self.run.custom(f"data-{name}", {"id": key, "data": cast("Json", data)})
+                self._run.custom(f"data-{name}", {"id": key, "data": cast("Json", data)})
             else:
                 self.other(run, f"data-{name}", data)
 
     def _run_inside(self, key: str, call: str, data: object) -> None:
-        status, parent = member(data, "status"), self.runs.get(text(data, "parent"), self.run)
+        status, parent = member(data, "status"), self.runs.get(text(data, "parent"), self._run)
         if status == "running":
             self.inside(key, parent, call, text(data, "name"))
         elif (run := self.runs.get(key)) is not None:
@@ -137,8 +137,8 @@ class UIMessages(WireMapper):
             if is_whole:
                 run.stop_block(key)
 
-    def _end(self, kind: str, event: Mapping[str, object]) -> None:
-        run, reason = self.run, text(event.get("finishReason"))
+    def _end_run(self, kind: str, event: Mapping[str, object]) -> None:
+        run, reason = self._run, text(event.get("finishReason"))
         if kind == "abort":
             run.abort(text(event.get("reason")) or "by its program", "cancel")
         elif kind == "error" or reason == "error":
