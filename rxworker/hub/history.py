@@ -12,7 +12,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, cast
 
@@ -20,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import Event, Record
-from rxworker.events.deltas import TEXTS, Deltas, adds_to_same
+from rxworker.events.deltas import Deltas, adds_to_same
+from rxworker.events.kinds import MERGEABLE
 
 A = TypeVar("A")
 
@@ -102,30 +102,22 @@ class History:
             self.tail = self.tail[bisect_right(self.tail, until, key=_seq) :]
 
     def entries(self, after: int) -> Iterable[Record]:
-        """The entries with the records after this number. The first entry may also cover records before it."""
+        """The entries with the records after this number, to which the first of them is cut."""
         if after < self._packed_to:
-            return self._entries_from(bisect_right(self._packed, after, key=_seq))
-        return self.tail[bisect_right(self.tail, after, key=_seq) :]
+            return self._packed_after(after)
+        entries = self.tail[bisect_right(self.tail, after, key=_seq) :]
+        if entries and entries[0].covers > 1:
+            entries[0] = _rest(entries[0], after)
+        return entries
 
-    def _entries_from(self, index: int) -> Iterator[Record]:
-        """The packed entries from an index on, and then the tail."""
+    def _packed_after(self, after: int) -> Iterator[Record]:
+        """The packed entries after a number, and then the tail."""
         # By index: a watcher that receives these may push, and the tail is packed then, or entries are dropped.
-        place = index + self._dropped
+        place = bisect_right(self._packed, after, key=_seq) + self._dropped
         while (index := max(place - self._dropped, 0)) < len(self._packed):
             place = index + self._dropped + 1
-            yield self._packed[index]
+            yield _rest(self._packed[index], after)
         yield from self.tail
-
-    def unseen(self, after: int) -> Iterable[Record]:
-        """The same, with the first entry cut to the records after this number."""
-        entries = self.entries(after)
-        if isinstance(entries, list) and (not entries or entries[0].covers == 1):
-            return entries  # of the tail, as nearly always
-        rest = iter(entries)
-        first = next(rest, None)
-        if first is None:
-            return ()
-        return chain((first if first.first > after else _rest(first, after),), rest)
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record after ``after``, as it was pushed, up to and including ``until``."""
@@ -176,7 +168,7 @@ def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[
 def _rest(entry: Record, after: int) -> Record:
     """An entry cut to its records after this number, of which there is at least one."""
     deltas = deltas_of(entry)
-    if deltas is None:
+    if deltas is None or entry.first > after:
         return entry
     start = after + 1 - entry.first
     times = None if deltas.times is None else deltas.times[start:]
@@ -220,19 +212,19 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     """
     result: list[Record] = []
     for group in _groups(entries):
-        # Most entries of a run with tools have no texts.
-        result += group if group[0].event.__class__ not in TEXTS else _pack_group(group)
+        event: Any = group[0].event
+        if len(group) > 1:
+            result += _pack_group(group)
+            continue
+        if event.__class__ is Deltas:
+            event.pack()
+        result += group
     return result
 
 
 def _pack_group(group: list[Record]) -> Sequence[Record]:
-    """Adjacent deltas of one text, of which there is at least one, as one packed entry."""
+    """Adjacent deltas of one text as one packed entry."""
     head, last = group[0], group[-1]
-    if len(group) == 1:
-        deltas = deltas_of(head)
-        if deltas is not None:
-            deltas.pack()
-        return group
     if any(entry.covers > 1 and deltas_of(entry) is None for entry in group):
         return group  # merged records cannot be restored from one text
     times = array("d")
@@ -256,7 +248,8 @@ def _groups(entries: Iterable[Record]) -> list[list[Record]]:
     groups: list[list[Record]] = []
     like: Any = None  # a delta of the group, if its entries are deltas
     for entry in entries:
-        delta = _like_of(entry) if entry.event.__class__ in TEXTS else None
+        event: Any = entry.event
+        delta = event.like if event.__class__ is Deltas else event if event.__class__ in MERGEABLE else None
         if delta is not None and like is not None and _continues(entry, delta, groups[-1][0], like):
             groups[-1].append(entry)
         else:

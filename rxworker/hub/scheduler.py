@@ -83,10 +83,13 @@ class ImmediateWatchers:
                 for watcher in self.watchers:
                     begun = clock() - watchdog.reported
                     try:
-                        if only is not None:
-                            watcher.push_record(only)
-                        elif watcher.takes == "events":
-                            watcher.push_many([entry.event for entry in entries if not entry.path])
+                        if watcher.takes == "events":
+                            if only is None:
+                                watcher.push_many([entry.event for entry in entries if not entry.path])
+                            elif not only.path:
+                                watcher.push(event)
+                        elif only is not None:
+                            watcher.push(only)
                         elif watcher.takes == "entries":
                             watcher.push_many(entries)
                         else:
@@ -97,7 +100,7 @@ class ImmediateWatchers:
                         fail_stream(watcher.observer, watcher.name, error, self._on_raise)
                     if clock() - watchdog.reported - begun > watchdog.limit:
                         watchdog.end(begun, "watcher", watcher.name)
-                entries = () if until >= history.last_seq else list(history.unseen(until))
+                entries = () if until >= history.last_seq else list(history.entries(until))
         finally:
             self.is_pushing = False
 
@@ -107,7 +110,10 @@ class ImmediateWatchers:
         try:
             while seen < (until := self._pushed_to if self.is_pushing else history.last_seq):
                 for record in history.records(seen, until):
-                    watcher.push_record(record)
+                    if watcher.takes != "events":
+                        watcher.push(record)
+                    elif not record.path:
+                        watcher.push(record.event)
                 seen = until
         except BaseException as error:
             fail_stream(watcher.observer, watcher.name, error, self._on_raise)

@@ -90,7 +90,6 @@ class Watcher(abc.DisposableBase):
         push: Takes a record, or an event.
         push_many: Takes several.
         push_batch: Takes the records of one turn, if its observer has an ``on_batch`` that does.
-        push_record: Takes a record; where events are wanted, it pushes the event of a record of the run itself.
         place: Its index among the watchers of its group; below 0 before it has one.
     """
 
@@ -105,7 +104,6 @@ class Watcher(abc.DisposableBase):
         "push",
         "push_batch",
         "push_many",
-        "push_record",
         "seen",
         "takes",
     )
@@ -128,7 +126,6 @@ class Watcher(abc.DisposableBase):
         self.push: Callable[[Any], None] = noop if observer is None else observer.on_next
         self.push_many: Many[Any] = many(observer) if observer is not None and delivery is None else noop
         self.push_batch: Callable[[list[Record]], None] | None = getattr(observer, "on_batch", None)
-        self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
         self.place = -1
         self._detach = detach
@@ -140,7 +137,7 @@ class Watcher(abc.DisposableBase):
 
     def silence(self) -> None:
         """Push nothing more to it."""
-        self.push = self.push_record = self.push_many = noop
+        self.push = self.push_many = noop
         if self.push_batch is not None:
             self.push_batch = noop
 
@@ -168,14 +165,6 @@ class Watcher(abc.DisposableBase):
         if isinstance(delivery, Reliable) and delivery.when_full == "wait":
             return delivery.limit
         return None
-
-
-def _push_events(push: Callable[[Any], None]) -> Callable[[Record], None]:
-    def push_event(record: Record) -> None:
-        if not record.path:
-            push(record.event)
-
-    return push_event
 
 
 def wake(waiting: Iterable[asyncio.Future[A]], outcome: A | Exception) -> None:

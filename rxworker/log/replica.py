@@ -87,7 +87,7 @@ class Replica:
         """The state after the records so far."""
         history, state = self.hub.history, self._state
         if state.seq < history.last_seq:
-            self._state = state = fold_run(history.unseen(state.seq), state)
+            self._state = state = fold_run(history.entries(state.seq), state)
             if state.status != "running":
                 self.log.bases.note(state.conversation, self.id, state.seq)
         return state

@@ -85,7 +85,10 @@ def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
 
 def calls_made(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The tool calls of the assistant's last message."""
-    return next((message.tool_calls for message in reversed(conversation.messages) if message.role == "assistant"), ())
+    for message in reversed(conversation.messages):
+        if message.role == "assistant":
+            return message.tool_calls
+    return ()
 
 
 def with_calls(conversation: Conversation, left: Mapping[int, ToolCall | None]) -> Conversation:

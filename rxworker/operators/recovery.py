@@ -51,15 +51,22 @@ def retry_before_first(
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
 
     def subscribe(follow: Follow[A], observer: abc.ObserverBase[A], clock: abc.SchedulerBase) -> abc.DisposableBase:
-        attempts = _Attempts(should, follow, observer, clock)
+        attempts = Attempts(should, follow, observer, clock)
         attempts.begin()
         return attempts
 
     return timed(subscribe, "retry_before_first(...)", scheduler, should)
 
 
-class _Attempts(SerialDisposable, abc.ObserverBase[A]):
-    """One subscription to `retry_before_first`; as functions it would be a circle, which refers to the source."""
+class Attempts(SerialDisposable, abc.ObserverBase[A]):
+    """One subscription to `retry_before_first`; as functions it would be a circle, which refers to the source.
+
+    Args:
+        should: As for `retry_before_first`.
+        follow: Subscribes an observer to the source.
+        observer: The observer downstream.
+        clock: The scheduler of the timer.
+    """
 
     _failures = 0
     _has_begun = False
@@ -71,7 +78,7 @@ class _Attempts(SerialDisposable, abc.ObserverBase[A]):
         observer: abc.ObserverBase[A],
         clock: abc.SchedulerBase,
     ) -> None:
-        super().__init__()
+        self._held, self._is_over = None, False  # the base's; one is made for each response
         self._should = should
         self._follow = follow
         self._observer = observer
@@ -92,14 +99,17 @@ class _Attempts(SerialDisposable, abc.ObserverBase[A]):
             subscription.dispose()
 
     def on_next(self, value: A) -> None:
+        """Pass on an item."""
         self._has_begun = True
         self._observer.on_next(value)
 
     def on_many(self, parts: Parts[A]) -> None:
+        """Pass on several that arrived together."""
         self._has_begun = True
         self._push_many(parts)
 
     def on_error(self, error: Exception) -> None:
+        """Pass on the error, or subscribe again."""
         delay = None
         if not self._has_begun:
             self._failures += 1
@@ -115,6 +125,7 @@ class _Attempts(SerialDisposable, abc.ObserverBase[A]):
             self.put(self._clock.schedule_relative(delay, self.begin))
 
     def on_completed(self) -> None:
+        """Pass on that the source is complete."""
         self.dispose()
         self._observer.on_completed()
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -41,24 +42,22 @@ REPEATED = "repeated_call"
 """The kind of the `Opaque` that stands for a call which was sent again."""
 
 
-class Calls:
+class Calls(Struct, eq=False):
     """The calls of one response.
 
     Theory of operation. Whether a call is sent again is known when its arguments are whole. So from the start of a call
     with the id and the name of an earlier one, everything is held back until both have ended. Then the later one is
     left out, or what was held back goes on as it came.
 
-    Args:
-        open_blocks: The blocks of the response that are open, by their indexes.
+    The first argument are the blocks of the response that are open, by their indexes.
     """
 
-    def __init__(self, open_blocks: Mapping[int, BlockStart]) -> None:
-        self._open = open_blocks
-        self._ids: dict[str, int] = {}  # how often each came
-        self._like: dict[tuple[int, str, str], list[int]] = {}  # the blocks by choice, id and name
-        self._suspects: dict[int, list[int]] = {}  # what was begun again, with the blocks before it
-        self._passed: list[Parts] = []
-        self._held: list[ResponseEvent] = []
+    _open: Mapping[int, BlockStart]
+    _ids: dict[str, int] = {}  # how often each came
+    _like: dict[tuple[int, str, str], list[int]] = {}  # the blocks by choice, id and name
+    _suspects: dict[int, list[int]] = {}  # what was begun again, with the blocks before it
+    _passed: list[Parts] = []
+    _held: list[ResponseEvent] = []
 
     def begin(self, call: ToolUseMetadata, index: int, choice: int) -> ToolUseMetadata:
         """Note a call that begins.
@@ -129,7 +128,7 @@ CUT = Failure(
 )
 
 
-class BlockFactory:
+class BlockFactory(Struct, eq=False):
     """Makes the start, the stop and the abort of every block of a response.
 
     Attributes:
@@ -143,10 +142,9 @@ class BlockFactory:
     []
     """
 
-    def __init__(self) -> None:
-        self._open: dict[int, BlockStart] = {}
-        self._next = 0
-        self.calls: Calls | None = None
+    _open: dict[int, BlockStart] = {}
+    _next: int = 0
+    calls: Calls | None = None
 
     @property
     def is_used(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import filterfalse
 from types import UnionType
 from typing import Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -30,7 +30,7 @@ from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, error_fa
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class Heads:
+class Heads(Struct, eq=False):
     r"""The heads of one response: what surrounds its content. A member is emitted once, and again if its value changes.
 
     >>> heads = Heads()
@@ -40,8 +40,7 @@ class Heads:
     []
     """
 
-    def __init__(self) -> None:
-        self._emitted: dict[str, bytes] = {}
+    _emitted: dict[str, bytes] = {}
 
     def new_in(self, data: bytes, kind: str, known: frozenset[str], inside: str = "") -> list[Opaque]:
         """What is new in a head, as one event.
@@ -152,8 +151,12 @@ class LenientDecoder(ABC):
 
     def __init__(self) -> None:
         self.blocks = BlockFactory()
-        self._joiner = SurrogateJoiner(*self._growing)
         self._heads = Heads()
+
+    @cached_property
+    def _joiner(self) -> SurrogateJoiner:
+        """Repairs what could not be read; made at its first use, as for few responses."""
+        return SurrogateJoiner(*self._growing)
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the response, that is an error."""

@@ -112,8 +112,11 @@ def foreign(messages: Sequence[Message], at: Origin) -> tuple[Message, ...] | No
     >>> foreign([said], Origin("anthropic", "api.anthropic.com", "claude-opus-5-5"))[0].provider is None
     True
     """
-    places = {(m.provider, m.service, m.model) for m in messages if m.provider is not None}
-    others = {place for place in places if not reads(at, *place)}
+    others = {
+        (m.provider, m.service, m.model)
+        for m in messages
+        if m.provider is not None and not reads(at, m.provider, m.service, m.model)
+    }
     if not others:
         return None
     return tuple([replace(m, provider=None) if (m.provider, m.service, m.model) in others else m for m in messages])

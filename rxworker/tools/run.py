@@ -324,7 +324,7 @@ async def attempts(
     call, left = running.each.call, policy.retries
     try:
         given = decode_arguments(call.input, tool.meta)
-        arguments = encode(arguments_object(given, tool.meta))
+        arguments = encode(arguments_object(given, tool.meta) if isinstance(given, str) else given)
     except InvalidArgumentError:
         raise
     except Exception as error:  # half a character, or a number beyond 64 bits
@@ -412,12 +412,19 @@ class Limiter:
         self._alone = False
         self._row: deque[tuple[asyncio.Future[None], bool]] = deque()
 
-    def enter_now(self, alone: bool) -> bool:
-        """Enter, if no task waits and there is room; return whether there was.
+    def enter_now(self, alone: bool, *, is_first: bool = False) -> bool:
+        """Enter, if there is room and no other task waits; return whether it has.
 
         A task that has entered must call `leave`.
+
+        Args:
+            alone: Whether it runs alone.
+            is_first: Whether it is the task that has waited longest.
         """
-        return not self._row and self._admit(alone)
+        if self._alone or self._in >= (1 if alone else self._limit) or (self._row and not is_first):
+            return False
+        self._in, self._alone = self._in + 1, alone
+        return True
 
     async def enter(self, alone: bool) -> None:
         """Wait in the queue for a place. The caller must `leave` afterwards."""
@@ -444,17 +451,10 @@ class Limiter:
         while self._row:
             turn, alone = self._row[0]
             if not turn.done():
-                if not self._admit(alone):
+                if not self.enter_now(alone, is_first=True):
                     return
                 turn.set_result(None)
             self._row.popleft()
-
-    def _admit(self, alone: bool) -> bool:
-        """Count one more inside, if there is room; return whether there was."""
-        if self._alone or self._in >= (1 if alone else self._limit):
-            return False
-        self._in, self._alone = self._in + 1, alone
-        return True
 
 
 logger = logging.getLogger("rxworker.tools")
@@ -474,15 +474,15 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         turn, have had the outcome before.
     """
     call, place, barrier = running.each.call, running.each.place, running.scope.barrier
-    tool, policy = toolbox.find(call.name)
+    policy = policy_of(tool := toolbox.get(call.name))
     if not limiter.enter_now(policy.barrier):
         await limiter.enter(policy.barrier)
-        tool, policy = toolbox.find(call.name)  # tools come and go
+        policy = policy_of(tool := toolbox.get(call.name))  # tools come and go
     running.tool, running.limiter = tool, limiter
     timer: asyncio.TimerHandle | None = None
     try:
         loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
+        task = running.task if own_task else asyncio.current_task(loop)
         began = loop.time()
         cancels = 0 if task is None else task.cancelling()
         running.report(ToolStart(call, place))
@@ -614,13 +614,8 @@ class RunningCalls:
         policy = policy_of(tool)
         self._is_held = self._is_held or policy.barrier
         if not self._is_held and policy.starts_early:
-            running = self._early[each.place] = self._begin(each, emit)
+            running = self._early[each.place] = self.take(each, emit)
             self.begun.append(running)
-
-    def _begin(self, each: PausedCall, emit: Emit) -> RunningCall:
-        running = RunningCall(each, self.scope, emit)
-        running.task = self.scope.start_task(run_at(self._limiter, self._toolbox, running))
-        return running
 
     def has_begun(self, each: PausedCall) -> bool:
         """Whether this very call began early: the same place, id, tool and arguments."""
@@ -629,10 +624,12 @@ class RunningCalls:
 
     def take(self, each: PausedCall, emit: Emit) -> RunningCall:
         """The call as it runs, from now on with these events: begun now, if it did not begin early."""
-        if not (self._early and self.has_begun(each)):
-            return self._begin(each, emit)
-        running = self._early.pop(each.place)
-        running.emit = emit
+        if self._early and self.has_begun(each):
+            running = self._early.pop(each.place)
+            running.emit = emit
+        else:
+            running = RunningCall(each, self.scope, emit)
+            running.task = self.scope.start_task(run_at(self._limiter, self._toolbox, running))
         return running
 
     def discard(self, emit: Callable[[ToolStop], None]) -> None:

@@ -7,10 +7,10 @@ import logging
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from operator import attrgetter
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError, ToolError
-from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import Json, JsonObject, ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools.base import (
     USUAL,
@@ -121,10 +121,10 @@ def adapted(tool: ToolLike) -> Tool:
     Raises:
         ConfigurationError: A member has the wrong type.
     """
-    has_members = all(hasattr(tool, member) for member in MEMBERS)
-    if hasattr(tool, "meta") or isinstance(tool, type) or not has_members:
-        return cast("Tool", tool)
-    return AdaptedTool(cast("DescribedTool", tool))
+    known: Any = tool
+    if hasattr(tool, "meta") or isinstance(tool, type) or not all(hasattr(tool, member) for member in MEMBERS):
+        return known
+    return AdaptedTool(known)
 
 
 def _member(tool: DescribedTool, name: str, kind: type[T]) -> T:
@@ -167,6 +167,10 @@ class Toolbox:
         error_formatter: Makes the text that the model reads of a call that went wrong. Where it raises, or is not
             given, the text is the usual one. Another toolbox that is given as ``tools`` hands its own on.
 
+    Attributes:
+        error_formatter: The function, if there is one.
+        get: Returns the tool of a name, if there is one.
+
     Raises:
         ConfigurationError: One is not a tool, or two have the same name.
 
@@ -183,6 +187,7 @@ class Toolbox:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
+        self.get: Callable[[str], Tool | None] = self._tools.get
         self.add(*tools)
 
     @property
@@ -214,23 +219,6 @@ class Toolbox:
         ()
         """
         return tuple([n for n, tool in self._tools.items() if not isinstance(tool, ClientTool)])
-
-    def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
-        """Whether a person must approve any of these calls."""
-        for call in calls:
-            policy = getattr(self._tools.get(call.name), "policy", USUAL)
-            if isinstance(policy, ToolPolicy) and policy.requires_approval:
-                return True
-        return False
-
-    def get(self, name: str) -> Tool | None:
-        """The tool of that name."""
-        return self._tools.get(name)
-
-    def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
-        """The tool of that name, and how it may be run."""
-        tool = self._tools.get(name)
-        return tool, policy_of(tool)
 
     def add(self, *tools: ToolLike) -> None:
         """Put tools in: all of them, or with an error none.

@@ -265,7 +265,8 @@ class Answer(Receiver, abc.DisposableBase):
     def _stop(self) -> None:
         self._over = True
         self._is_on_its_way = False
-        _settle(self)
+        if _cancelling:
+            _settle(self)
         if self._ticker is not None:
             self._ticker.leave(self.tick)
         timer, self._timer = self._timer, None

@@ -23,8 +23,9 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import awaited, check_number, check_type, checks_arguments, is_coroutine_function
-from rxworker.operators import retry_before_first
+from rxworker.operators.expect import Follow
 from rxworker.operators.kernel import NOTHING, Scheduler, Stage, connect
+from rxworker.operators.recovery import Attempts
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,
@@ -207,13 +208,18 @@ class Client:
                 answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
-            clock = scheduler if isinstance(scheduler, LoopClock) else running_loop() and loop_clock()
+            default = scheduler if isinstance(scheduler, LoopClock) else running_loop() and loop_clock()
+            clock = self._scheduler or default
             try:
-                attempts = self._attempts(full_request, observer, self._scheduler or clock)
+                attempt, again = self._attempts(full_request, observer, clock)
             except Exception as error:
                 observer.on_error(error)
                 return NOTHING
-            return connect(attempts, observer, scheduler)
+            if clock is None:
+                return attempt(observer)
+            attempts = Attempts(again, attempt, observer, clock)
+            attempts.begin()
+            return attempts
 
         stage = Stage(subscribe)
         stage.is_direct = getattr(self.transport, "is_direct", False)
@@ -221,10 +227,10 @@ class Client:
 
     def _attempts(
         self, full_request: Request, observer: abc.ObserverBase[ResponseEvent], clock: Scheduler
-    ) -> Observable[ResponseEvent]:
-        """The response, requested again as long as nothing of it has come.
+    ) -> tuple[Follow[ResponseEvent], Callable[[Exception, int], float | None]]:
+        """How the response is requested, and when it is requested again, as long as nothing of it has come.
 
-        Built anew for each subscription: a key from the environment may have come since.
+        Made anew for each subscription: a key from the environment may have come since.
         """
         conversation = self._refused.without(full_request.conversation)
         sent = self._request(full_request, conversation)
@@ -247,7 +253,7 @@ class Client:
         hide = partial(_without_secrets, requests, full_request)
         is_other = False
 
-        def attempt(observer: abc.ObserverBase[ResponseEvent], _: Scheduler = None) -> abc.DisposableBase:
+        def attempt(observer: abc.ObserverBase[ResponseEvent]) -> abc.DisposableBase:
             times, retry = self.timeouts, self.retry
             answer = Answer(source, make, self._explained, observer, times, retry, clock, background, hide)
             answer.send()
@@ -261,8 +267,7 @@ class Client:
                 return 0.0
             return self.retry.delay(error, failures - is_other)
 
-        attempts = Stage(attempt)
-        return attempts if clock is None else retry_before_first(again, clock)(attempts)
+        return attempt, again
 
     def _request(self, request: Request, conversation: Conversation) -> HttpRequest:
         try:

@@ -8,8 +8,9 @@ of aiohttp become rxworker's own here and nowhere else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from typing import TypeVar
 
@@ -104,7 +105,7 @@ class HttpTransport:
 
         Where no event loop runs, it fails on subscription with a `LocalProtocolError`.
         """
-        return on_subscribe(lambda observer: Exchange(request, observer, self._timeout))
+        return on_subscribe(partial(Exchange, request, timeout=self._timeout))
 
 
 def on_subscribe(make: Callable[[abc.ObserverBase[bytes]], Exchange]) -> Observable[bytes]:
@@ -171,9 +172,14 @@ class Exchange(abc.DisposableBase):
         finally:
             self.task = None  # which holds this
 
-    def _answer_by(self, session: aiohttp.ClientSession) -> Awaitable[aiohttp.ClientResponse]:
+    async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
+        """Send the request and push what arrives, until the end, or until it is left.
+
+        Gives what the observer raises.
+        """
         request, body = self._request, self._request.body
-        return session.request(
+        session = open_session(loop) or await shared_session()
+        response = await session.request(
             request.method,
             unchanged(request.url),
             # aiohttp warns of long bytes, which it would write in one piece.
@@ -184,16 +190,9 @@ class Exchange(abc.DisposableBase):
             allow_redirects=False,
             timeout=self._timeout,
         )
-
-    async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
-        """Send the request and push what arrives, until the end, or until it is left.
-
-        Gives what the observer raises.
-        """
-        response = await self._answer_by(open_session(loop) or await shared_session())
         try:
-            if not _is_stream(response, self._request.accept):
-                raise await _answer(response, shown(self._request.url))
+            if not _is_stream(response, request.accept):
+                raise await _answer(response, shown(request.url))
             content = response.content
             # At the end nothing is awaited: most answers of a tool loop come with their end.
             while not (self._is_over or content.at_eof()) and (chunk := last_part(content) or await content.readany()):

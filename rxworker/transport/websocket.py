@@ -15,6 +15,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 
 import aiohttp
 import msgspec
@@ -102,8 +103,8 @@ class WebSocketTransport:
         """
         sockets = self._sockets
         if request.is_background:
-            return on_subscribe(lambda observer: Exchange(request, observer, sockets.timeout))
-        return on_subscribe(lambda observer: _SocketExchange(request, observer, sockets))
+            return on_subscribe(partial(Exchange, request, timeout=sockets.timeout))
+        return on_subscribe(partial(_SocketExchange, request, sockets=sockets))
 
 
 class _Sockets(Struct, eq=False):

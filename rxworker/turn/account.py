@@ -125,8 +125,9 @@ def _record(context: RunContext, one: OwnRequest, usage: Usage | None) -> None:
 
 def attempt_start(context: RunContext, model: Model) -> AttemptStart:
     """The start of a request of a run to a model."""
-    worker, known = context.worker, model_info(model.model).prices
+    worker, name = context.worker, model.model
+    known = model_info(name).prices
     prices = worker.prices if model is worker.model else model_prices(model)
     own = None if prices == known else prices
     is_unpriced = prices is None and known is not None
-    return AttemptStart(model.name, model.model, worker.tools.own_names, own, is_unpriced, service_of(model))
+    return AttemptStart(model.name, name, worker.tools.own_names, own, is_unpriced, service_of(model))

@@ -226,16 +226,12 @@ def hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
 def _start_task(context: RunContext, work: Coroutine[object, None, A]) -> asyncio.Task[A]:
     """Start the task of a call: what it requests is counted as that of a tool, and a pipe in it is not of the run."""
     of_call = copy_context()
-    of_call.run(_begin_call, context)
-    return asyncio.get_running_loop().create_task(work, context=of_call)
-
-
-def _begin_call(context: RunContext) -> None:
-    ACCOUNT.set(RunAccount(context, "tool"))
+    of_call.run(ACCOUNT.set, RunAccount(context, "tool"))
     if PRESSURE.get() is not None:  # to set a variable costs ten times as much as to read it
-        PRESSURE.set(None)
+        of_call.run(PRESSURE.set, None)
     if GIVEN_CALLS.get() is not NO_CALLS:
-        GIVEN_CALLS.set(NO_CALLS)
+        of_call.run(GIVEN_CALLS.set, NO_CALLS)
+    return asyncio.get_running_loop().create_task(work, context=of_call)
 
 
 def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
@@ -287,7 +283,8 @@ def call_tools(turn: Turn, *, executor: Executor | None = None) -> Observable[Ev
     """
     if executor is not None:
         expect_operator(executor)
-    return turn._stage(partial(_call_tools, executor=executor))
+    work = partial(_call_tools, turn._context, turn._scope, executor=executor)
+    return CoroutineObservable(work, turn._context.tasks)
 
 
 async def _call_tools(

@@ -49,7 +49,6 @@ from rxworker.providers.models import cost_of
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
-from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.run import CallScope, RunningCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.turn.background import Background
@@ -518,14 +517,6 @@ class Turn:
         """The clock of the run, for operators that wait."""
         return self._context.scheduler
 
-    def _stage(self, work: StageWork) -> Observable[Event]:
-        """The observable of a stage that is a coroutine."""
-        context = self._context
-        return CoroutineObservable(partial(work, context, self._scope), context.tasks)
-
-
-StageWork: TypeAlias = Callable[[RunContext, TurnScope, Emitter[Event]], Awaitable[None]]
-"""The coroutine function of a stage."""
 
 TurnStage: TypeAlias = Callable[[Turn], Observable[Event]]
 """A stage of a turn: a function that returns the cold observable of its events."""

@@ -222,7 +222,7 @@ class Journal:
         """The state after the records so far. It is folded when it is read, each burst of deltas in one step."""
         history, state = self._history, self._state
         if state.seq < history.last_seq:
-            self._state = state = fold_run(history.unseen(state.seq), state)
+            self._state = state = fold_run(history.entries(state.seq), state)
         return state
 
 

@@ -207,7 +207,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
     _next = 0  # the place of a bare call
 
     def take(self, item: ToolCall | CallItem) -> None:
-        """Collect a call, with its arguments decoded; pass everything else on."""
+        """Collect a call; pass everything else on."""
         if type(item) is ToolCall:
             item = PausedCall(self._next, item)
         if type(item) is not PausedCall:
@@ -216,26 +216,34 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
             self._emit(item)
             return
         self._next = max(self._next, item.place + 1)
-        call, tool = item.call, self._toolbox.get(item.call.name)
+        self._taken.append(item)
+
+    def finish(self) -> Rest | None:
+        """Run the hooks, if there are any for these calls."""
+        hooks, toolbox = self._hooks, self._toolbox
+        if self._scope.hook_input is None:
+            hooks.check_matchers(toolbox.names)  # a run has checked them
+        if hooks.orders[BEFORE]:
+            return self._ask()
+        for each in self._taken:
+            tool = toolbox.get(each.call.name)
+            if tool is None or isinstance(each.call.input, str) or policy_of(tool).requires_approval:
+                return self._ask()
+        self._end(self._taken)
+        return None
+
+    def _decoded(self, each: PausedCall) -> PausedCall:
+        """A call with its arguments decoded; one that cannot be made is noted."""
+        call, tool = each.call, self._toolbox.get(each.call.name)
         try:
             given = None if tool is None else decode_arguments(call.input, tool.meta)
         except InvalidArgumentError:
             given = None
         if given is None:
-            self._apart.add(item.place)
+            self._apart.add(each.place)
         elif given is not call.input:  # those of a model are an object already
-            item = replace(item, call=replace(call, input=given))
-        self._taken.append(item)
-
-    def finish(self) -> Rest | None:
-        """Run the hooks, if there are any for these calls."""
-        hooks, toolbox, calls = self._hooks, self._toolbox, self._taken
-        if self._scope.hook_input is None:
-            hooks.check_matchers(toolbox.names)  # a run has checked them
-        if hooks.orders[BEFORE] or self._apart or toolbox.wants_approval([each.call for each in calls]):
-            return self._ask()
-        self._end(calls)
-        return None
+            return replace(each, call=replace(call, input=given))
+        return each
 
     def _end(self, items: Iterable[CallItem]) -> None:
         for item in items:
@@ -245,7 +253,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
 
     async def _ask(self) -> None:
         """Emit at once the results that are known, and at the end what is found for the other calls."""
-        toolbox, scope, calls = self._toolbox, self._scope, self._taken
+        toolbox, scope, calls = self._toolbox, self._scope, [*map(self._decoded, self._taken)]
         allowed: list[PausedCall] = []
         ask = self._hooks.operator(BEFORE, self._emit) if self._hooks.orders[BEFORE] else None
         for number, each in enumerate(calls):

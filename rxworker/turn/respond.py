@@ -39,7 +39,7 @@ from rxworker.operators import error_to_exception
 from rxworker.operators.gate import HOST, Host, Row
 from rxworker.state.response import ResponseState, message_of
 from rxworker.state.run import call_ends, response_ends
-from rxworker.tools.coroutines import Emitter
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount, attempt_start
 from rxworker.turn.apply import apply_operators
@@ -65,7 +65,7 @@ def respond(turn: Turn) -> Observable[Event]:
         Exception: The error of the last attempt.
         TruncatedError: The stream completed without the terminal event of the response.
     """
-    return turn._stage(_receive)
+    return CoroutineObservable(partial(_receive, turn._context, turn._scope), turn._context.tasks)
 
 
 async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:

@@ -288,7 +288,7 @@ def prepare(turn: Turn) -> Observable[Event]:
     In the last two cases the messages that this request would have been the first to send are removed from the
     conversation.
     """
-    return turn._stage(_prepare)
+    return CoroutineObservable(partial(_prepare, turn._context, turn._scope), turn._context.tasks)
 
 
 async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
@@ -375,7 +375,7 @@ def decide(turn: Turn) -> Observable[Event]:
         LimitExceededError: Hooks have sent the answer back too often.
         HookError: A hook failed.
     """
-    return turn._stage(_decide)
+    return CoroutineObservable(partial(_decide, turn._context, turn._scope), turn._context.tasks)
 
 
 async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:

@@ -140,14 +140,12 @@ def test_merged_records_cover_each_number_once_and_have_the_time_of_their_last(
 
 
 @given(stories(), PACKS)
-def test_unseen_entries_begin_after_the_number_and_hold_the_same_records(
-    records: list[Record], packs: frozenset[int]
-) -> None:
+def test_entries_begin_after_the_number_and_hold_the_same_records(records: list[Record], packs: frozenset[int]) -> None:
     history = kept(records, packs)
     for after in range(len(records) + 1):
-        unseen = list(history.unseen(after))
-        assert merge(unseen, after) == history.merged(after)
-        assert unseen[0].first == after + 1 if unseen else after == len(records)
+        entries = list(history.entries(after))
+        assert merge(entries, after) == history.merged(after)
+        assert entries[0].first == after + 1 if entries else after == len(records)
 
 
 @given(stories())

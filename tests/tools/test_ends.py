@@ -227,7 +227,9 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
 
     async def work() -> None:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
-        results.append(await run_at(Limiter(1), box, RunningCall(PausedCall(0, call), CallScope())))
+        running = RunningCall(PausedCall(0, call), CallScope())
+        running.task = task
+        results.append(await run_at(Limiter(1), box, running))
 
     task = loop.create_task(work())
     try:

@@ -125,7 +125,7 @@ def test_a_read_is_read_again_and_folded_as_its_events_are(
         assert list(history.records(after)) == records[after:]
         assert history.merged(after) == single.hub.history.merged(after)
         before = fold_run(records[:after])
-        assert fold_run(history.unseen(after), before) == single_state
+        assert fold_run(history.entries(after), before) == single_state
 
 
 RESULT = ToolResult("c", "seen", name="look")
