@@ -10,7 +10,7 @@ from rxworker.operators.mask import mask
 from rxworker.operators.order import map_async, quorum
 from rxworker.operators.pace import coalesce, merge_deltas, throttle
 from rxworker.operators.recovery import error_to_exception, fail_on_error, retry_before_first, time_out
-from rxworker.operators.runs import Records, merge_runs
+from rxworker.operators.runs import Records, join_runs, merge_runs, results
 from rxworker.operators.select import events, only, records_of, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans
 from rxworker.operators.text import lines, sentences, text_deltas, text_so_far, think_tags, thinking_deltas
@@ -65,8 +65,10 @@ __all__ = [
     "Span",
     "UsageChange",
     "combine_gauges",
+    "join_runs",
     "lineage",
     "merge_runs",
+    "results",
     "spans",
     "usage_changes",
     # the last seconds

@@ -73,6 +73,11 @@ def no_amount(verb: str, item: object) -> ConfigurationError:
     return _wrong(verb, "numbers", _a(item), "put ops.map(...) before it, which returns the amount")
 
 
+def no_run(verb: str, item: object) -> ConfigurationError:
+    """The error of a verb for runs that was given something else."""
+    return _wrong(verb, "runs", _a(item), "put it behind an observable of runs, such as server.runs or of(run, run)")
+
+
 def expect_callable(verb: str, function: object, what: str) -> None:
     """Refuse what cannot be called, and coroutine functions.
 

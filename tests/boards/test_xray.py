@@ -98,6 +98,8 @@ MADE: dict[str, Operator[Any, Any]] = {
     "coalesce(0.5)": operators.coalesce(0.5),
     "map_async(half)": any_of.map_async(half, 2),
     "quorum(2)": operators.quorum(2),
+    "results": operators.results(),
+    "join_runs(half)": any_of.join_runs(half),
     "session_windows(2)": operators.session_windows(2),
     "lineage": operators.lineage(),
     "spans(half, half)": any_of.spans(half, half),

@@ -1,4 +1,4 @@
-"""`merge_runs`: several runs as one stream, none of which can hurt another."""
+"""`merge_runs`, `join_runs` and `results`: several runs as one stream, which cannot hurt each other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from reactivex import Observable, never, of
+from reactivex import GroupedObservable, Observable, never, of
 from reactivex import operators as ops
 
-from rxworker import Worker
+from rxworker import Run, RunResult, Worker
 from rxworker.errors import RunCancelledError
 from rxworker.events import Ping, Record, RunAbort, WatcherDetach
 from rxworker.hub import Coalesce
-from rxworker.operators import merge_runs
+from rxworker.operators import join_runs, merge_runs, results
 from rxworker.operators.kernel import Source
 from rxworker.testing import ScriptedModel, fail, say, stall
 from rxworker.testing.marbles import FAILURE, Marbles
@@ -195,3 +195,59 @@ def test_nothing_is_kept_of_runs_that_have_ended() -> None:
     for _ in range(1000):
         runs.on_next(of(RECORDS["c"]))
     assert len(names) == 1000
+
+
+class Shown:
+    """A run that is made of marbles."""
+
+    def __init__(self, tenant: str, records: Observable[Record]) -> None:
+        self.tenant = tenant
+        self.records = records
+
+
+def tenant_of(run: Shown) -> str:
+    return run.tenant
+
+
+def test_runs_of_one_key_are_one_stream_which_ends_with_them(test: Marbles) -> None:
+    one, two, three = test.cold("-a-#", RECORDS), test.cold("-b-b-|", RECORDS), test.cold("----a--|", RECORDS)
+    runs = test.hot("-1---2---3-|", {"1": Shown("acme", one), "2": Shown("tea", two), "3": Shown("acme", three)})
+
+    def named(group: GroupedObservable[str, Record]) -> Observable[str]:
+        return group.pipe(ops.materialize(), ops.map(lambda each: f"{group.key} {each.kind}"))
+
+    lookup = {"x": "acme N", "y": "tea N", "T": "tea C", "A": "acme C"}
+    expected = test.expected("--x---y-y--T-x--(A,|)", lookup)
+    assert test.observe(runs.pipe(join_runs(tenant_of), ops.flat_map(named))) == expected
+
+
+async def test_each_result_comes_when_its_run_has_ended_and_that_of_a_failure_does_not() -> None:
+    runs: Source[Run[None]] = Source()
+    texts: list[str] = []
+    failures: list[str] = []
+    failed, over = asyncio.Event(), asyncio.Event()
+
+    def note(error: Exception) -> None:
+        failures.append(type(error).__name__)
+        failed.set()
+
+    runs.pipe(results(note), ops.map(text_of)).subscribe(texts.append, on_completed=over.set)
+    waiting = Worker(ScriptedModel([stall()])).run("Wait.")
+    for run in (waiting, Worker(ScriptedModel([])).run("Fail."), Worker(ScriptedModel(["two"])).run("Go.")):
+        runs.on_next(run)
+    runs.on_completed()
+    await failed.wait()
+    assert (failures, over.is_set()) == (["ScriptExhaustedError"], False)
+    waiting.cancel()
+    await over.wait()
+    assert (texts, failures) == (["two"], ["ScriptExhaustedError", "RunCancelledError"])
+
+
+async def test_who_leaves_the_results_ends_no_run() -> None:
+    run = Worker(ScriptedModel(["two"])).run("Go.")
+    of(run).pipe(results()).subscribe().dispose()
+    assert (await run).text == "two"
+
+
+def text_of(result: RunResult[None]) -> str:
+    return result.text or ""

@@ -50,6 +50,7 @@ from rxworker.operators import (
     fold_sliding,
     group_blocks,
     hold_back,
+    join_runs,
     lineage,
     lines,
     live,
@@ -64,6 +65,7 @@ from rxworker.operators import (
     rate,
     records_of,
     reject,
+    results,
     retry_before_first,
     scan_scope,
     sentences,
@@ -148,6 +150,10 @@ def allow(_: str) -> bool:
     return True
 
 
+def run_id(run: Run[Any]) -> str:
+    return str(run)
+
+
 def give_up(_: Exception, __: int) -> float | None:
     return None
 
@@ -174,7 +180,9 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "live": ("live()", live, {"events", "records"}),
     "map_async": ("", lambda: map_async(reactivex.of, 1), ANYTHING),
     "map_async, in order": ("", lambda: map_async(reactivex.of, 1, in_order=True), ANYTHING),
+    "join_runs": ("join_runs(...)", lambda: join_runs(run_id), set()),
     "quorum": ("", lambda: quorum(9), ANYTHING),
+    "results": ("results()", results, set()),
     "session_windows": ("", lambda: session_windows(1.0, CLOCK), ANYTHING),
     "text_so_far": ("text_so_far()", text_so_far, {"events"}),
     "sentences, idle": ("sentences()", lambda: sentences(1.0, 9, CLOCK), {"events"}),
@@ -312,7 +320,7 @@ def test_a_verb_takes_what_its_signature_states_and_refuses_all_else_with_the_re
 @pytest.mark.parametrize("name", VERBS)
 def test_the_first_wrong_item_ends_the_stream_and_reaches_no_producer(name: str) -> None:
     _, make, _ = VERBS[name]
-    right = next(items for what, (_, items) in ITEMS.items() if fits(name, what))
+    right = next((items for what, (_, items) in ITEMS.items() if fits(name, what)), list[Any])
     for what, (_, items) in ITEMS.items():
         if fits(name, what) or (name, what) in REFUSES:
             continue

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from reactivex import Observable
+from reactivex import GroupedObservable, Observable
 from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
@@ -23,6 +23,7 @@ from rxworker.operators import (
     fold_scope,
     group_blocks,
     hold_back,
+    join_runs,
     lines,
     map_async,
     mask,
@@ -31,6 +32,7 @@ from rxworker.operators import (
     only,
     quorum,
     reject,
+    results,
     retry_before_first,
     scan_scope,
     session_windows,
@@ -132,6 +134,9 @@ def test_work_in_order_has_the_type_of_the_work() -> None:
     assert_type(source.pipe(map_async(work, 2)), Observable[int])
     assert_type(source.pipe(map_async(length_of, 2, in_order=True)), Observable[int])
     assert_type(source.pipe(quorum(2)), Observable[str])
+    runs: Source[Run[int]] = Source()
+    assert_type(runs.pipe(results()), Observable[RunResult[int]])
+    assert_type(runs.pipe(join_runs(str)), Observable[GroupedObservable[str, Record]])
     assert_type(source.pipe(session_windows(1.0)), Observable[tuple[str, ...]])
 
 

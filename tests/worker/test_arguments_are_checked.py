@@ -32,6 +32,7 @@ from rxworker.operators import (
     fold_sliding,
     group_blocks,
     hold_back,
+    join_runs,
     lines,
     map_async,
     mask,
@@ -200,6 +201,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "work at once": (lambda: map_async(reactivex.of, 1.5), "whole number"),  # pyright: ignore
     "no work at a time": (lambda: map_async(reactivex.of, 0), "from 1 up"),
     "no work": (lambda: map_async(3, 1), "give a coroutine function"),  # pyright: ignore
+    "a key of runs": (lambda: join_runs("tenant"), "a function of a run"),  # pyright: ignore
     "a quorum of none": (lambda: quorum(0), "from 1 up"),
     "a gap": (lambda: session_windows(0, CLOCK), "above 0"),
     "a group of none": (lambda: session_windows(1, CLOCK, at_most=0), "from 1 up"),
