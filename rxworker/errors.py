@@ -3,7 +3,7 @@
 RxWorkerError
 ├── LocalProtocolError        we were used wrongly
 │   ├── ConfigurationError    a key, a URL or a name is missing or wrong
-│   │   └── InputRefusedError ``map_input`` of the worker has not accepted an input
+│   │   └── InputRefusedError ``map_input`` of the worker, or the gate of a server, has not accepted an input
 │   ├── SessionBusyError      a second run while one is on
 │   └── DecisionError         a decision about a pending call cannot be read, or does not fit it
 ├── RemoteProtocolError       they sent what the protocol does not allow
@@ -124,9 +124,9 @@ class ConfigurationError(LocalProtocolError):
 
 
 class InputRefusedError(ConfigurationError):
-    """The function ``map_input`` of the worker has not accepted an input, of which nothing is stored or in this text.
+    """``map_input`` of the worker, or the gate of a server, has not accepted an input.
 
-    The exception of the function is its ``__cause__``.
+    Nothing of it is stored or in this text. The exception of the function or the check is its ``__cause__``.
     """
 
     page = "reference/worker"

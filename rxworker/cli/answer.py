@@ -7,7 +7,6 @@ does not wait. A page is where the answer is printed: a terminal, with styles, o
 from __future__ import annotations
 
 import signal
-from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from rxworker import events
 from rxworker.cli.process import Background, explain, write_error
 from rxworker.errors import RunCancelledError
+from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
@@ -92,7 +92,9 @@ Notification: TypeAlias = events.Record | BaseException | None
 """A record of the run, or its end, with the error if it failed; or a ``KeyboardInterrupt``: Ctrl-C was pressed."""
 
 
-def answer(session: Session, background: Background, line: str, page: Page, *, counted: bool) -> BaseException | None:
+def answer(
+    session: Session, background: Background, line: str, page: Page, gate: InputGate | None = None, *, counted: bool
+) -> BaseException | None:
     """Start a run, and print it until it has ended. Returns its error, which is printed, too.
 
     Args:
@@ -100,6 +102,7 @@ def answer(session: Session, background: Background, line: str, page: Page, *, c
         background: Runs the event loop.
         line: The input.
         page: The page to print on.
+        gate: The input must pass it.
         counted: Whether to print the tokens at the end.
 
     Raises:
@@ -108,7 +111,7 @@ def answer(session: Session, background: Background, line: str, page: Page, *, c
     notifications: SimpleQueue[Notification] = SimpleQueue()
     with on_signals(lambda _: notifications.put(KeyboardInterrupt()), (signal.SIGINT,)):
         try:
-            run = background.call(partial(_begin, session, line, notifications))
+            run = background.run(_begin(session, line, notifications, gate))
         except Exception as error:
             page.note(explain(error), failed=True)
             return error
@@ -121,8 +124,9 @@ def answer(session: Session, background: Background, line: str, page: Page, *, c
     return error
 
 
-def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]) -> Run:
-    """Start the run. Called on the event loop."""
+async def _begin(session: Session, line: str, notifications: SimpleQueue[Notification], gate: InputGate | None) -> Run:
+    """Start the run."""
+    await expect_allowed(gate, line)
     run = session.run(line)
     run.subscribe(notifications.put, notifications.put, lambda: notifications.put(None))
     return run

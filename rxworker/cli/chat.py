@@ -32,11 +32,12 @@ from rxworker.errors import RunCancelledError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
+from rxworker.operators.gate import InputGate
 from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
-from rxworker.ui.terminal.session import list_sessions, title_of_session
+from rxworker.ui.terminal.session import AppOptions, list_sessions, title_of_session
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 
@@ -138,9 +139,12 @@ def chat(
         if has_textual():
             find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
-            return _fill_screen(worker, log, models, find_model, goes_on=goes_on, again=again)
+            app = AppOptions(
+                wording=explain, models=models, find_model=find_model, goes_on=goes_on, gate=options.input_gate()
+            )
+            return _fill_screen(worker, log, again, app)
         write_error("To fill the screen: pip install '/path/to/the/checkout[tui]'. Line by line: --plain.")
-    return converse(worker, is_person=is_person, log=log, goes_on=goes_on, again=again)
+    return converse(worker, is_person=is_person, log=log, goes_on=goes_on, again=again, gate=options.input_gate())
 
 
 def _remembered(
@@ -165,19 +169,11 @@ def _remembered(
     return known, (log or last.log) if goes_on else log
 
 
-def _fill_screen(
-    worker: Worker,
-    log: str | None,
-    models: Sequence[Model],
-    find_model: Callable[[str, str], Model],
-    *,
-    goes_on: bool,
-    again: str,
-) -> int:
+def _fill_screen(worker: Worker, log: str | None, again: str, app: AppOptions) -> int:
     async def run() -> int:
         async with nullcontext() if log is None else open_log(log) as opened:
             session = Session(worker, log=opened)
-            code = await run_app_async(session, wording=explain, models=models, find_model=find_model, goes_on=goes_on)
+            code = await run_app_async(session, **app)
             if opened is not None and session.conversation.messages:
                 write_error(GO_ON + again)
             return code
@@ -206,7 +202,15 @@ def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
         return find_model(provider, model)
 
 
-def converse(worker: Worker, *, is_person: bool, log: str | None = None, goes_on: bool = False, again: str = "") -> int:
+def converse(
+    worker: Worker,
+    *,
+    is_person: bool,
+    log: str | None = None,
+    goes_on: bool = False,
+    again: str = "",
+    gate: InputGate | None = None,
+) -> int:
     """Hold a conversation over standard input and output.
 
     Args:
@@ -215,6 +219,7 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None, goes_on
         log: The address of the log in which the runs are stored.
         goes_on: Whether it goes on with the conversation of the log that was used last.
         again: The command that goes on with the conversation.
+        gate: What is typed must pass it.
 
     Raises:
         CommandError: The log has no conversation that it can go on with.
@@ -225,16 +230,16 @@ def converse(worker: Worker, *, is_person: bool, log: str | None = None, goes_on
         page.note(greeting(worker))
     with Background() as background, _session(worker, background, log) as session:
         if goes_on and session.log is not None:
-            title = asyncio.run_coroutine_threadsafe(_go_on(session, session.log), background.loop).result()
+            title = background.run(_go_on(session, session.log))
             if is_person:
                 page.note(f"Going on with: {title}")
-        code = _talk(session, background, page, is_person=is_person)
+        code = _talk(session, background, page, gate, is_person=is_person)
         if is_person and log is not None and session.conversation.messages:
             write_error(GO_ON + again)
     return code
 
 
-def _talk(session: Session, background: Background, page: Page, *, is_person: bool) -> int:
+def _talk(session: Session, background: Background, page: Page, gate: InputGate | None, *, is_person: bool) -> int:
     """Read messages and print answers until the input ends; a person who would lose the conversation is warned once."""
     is_warned = False
     while True:
@@ -256,7 +261,7 @@ def _talk(session: Session, background: Background, page: Page, *, is_person: bo
             continue
         is_warned = False
         try:
-            error = answer(session, background, line, page, counted=is_person)
+            error = answer(session, background, line, page, gate, counted=is_person)
         except KeyboardInterrupt:
             return INTERRUPTED
         if error is not None and not is_person:
@@ -287,7 +292,7 @@ def _session(worker: Worker, background: Background, address: str | None) -> Gen
     try:
         yield Session(worker, log=log)
     finally:
-        asyncio.run_coroutine_threadsafe(log.close(), background.loop).result()
+        background.run(log.close())
 
 
 def greeting(worker: Worker) -> str:

@@ -311,6 +311,7 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
     add("--max-tokens", metavar="N", type=_positive, help=about)
     about = "a function that the model may call"
     _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
+    add("--gate", metavar="MODULE:NAME", help="a hold_back(...) that what clients send must pass")
 
 
 def _add_decode(decode: Parser) -> None:

@@ -357,7 +357,11 @@ class Background:
         async def work() -> B:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(work(), self.loop).result()
+        return self.run(work())
+
+    def run(self, work: Coroutine[object, object, B]) -> B:
+        """Run a coroutine on the loop, and return its result or raise its exception."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     async def _wait(self) -> None:
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -48,7 +48,7 @@ def mcp(
     from rxworker.adapters.mcp import McpServer, McpWorker
 
     host, port = (http and http[0]) or "127.0.0.1", http[1] if http else 0
-    settings = settings_of(f"--http {host}:{port}", host, token_env, allowed_hosts)
+    settings = settings_of(f"--http {host}:{port}", host, token_env, allowed_hosts, gate=options.input_gate())
     served = [import_named(given, McpWorker) for given in makers]
     if make := options.maker():
         served.append((name, McpWorker(make, description)))
@@ -87,6 +87,7 @@ def acp(options: WorkerOptions, *, maker: str | None = None, demo: bool = False,
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make: Callable[[], Worker]
+    gate = options.input_gate()
     if demo:
         from rxworker.cli.demo_script import demo_worker
 
@@ -104,6 +105,6 @@ def acp(options: WorkerOptions, *, maker: str | None = None, demo: bool = False,
 
     async def run() -> None:
         async with nullcontext() if log is None else open_log(log) as stored:
-            await serve_acp(make, log=stored)
+            await serve_acp(make, log=stored, gate=gate)
 
     return run_until_stopped(run)

@@ -19,6 +19,7 @@ from rxworker.cli.providers import find_provider
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.decorate import HookLike
 from rxworker.messages import ToolMeta
+from rxworker.operators.gate import InputGate, check_gate
 from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox
 from rxworker.tools.function import tool
@@ -44,6 +45,7 @@ class WorkerOptions(Struct, frozen=True):
         system: The system prompt.
         max_tokens: The maximum number of tokens of an answer.
         tools: The tools that the model may call, as ``module:function``.
+        gate: What clients send must pass it, as ``module:name``.
     """
 
     provider: str | None = None
@@ -53,6 +55,7 @@ class WorkerOptions(Struct, frozen=True):
     system: str | None = None
     max_tokens: int | None = None
     tools: Sequence[str] = ()
+    gate: str | None = None
 
     def maker(self, hooks: Callable[[], Iterable[HookLike]] = tuple) -> Callable[[], Worker] | None:
         """The function that makes such workers; ``None`` without a provider or a model.
@@ -75,6 +78,19 @@ class WorkerOptions(Struct, frozen=True):
             return Worker(provider, tools=toolbox, system=self.system, options=options, hooks=hooks())
 
         return make
+
+    def input_gate(self) -> InputGate | None:
+        """The gate of what clients send; ``None`` without one.
+
+        Raises:
+            CommandError: It does not exist, or is something else.
+        """
+        if self.gate is None:
+            return None
+        found: Any = import_object(f"--gate {self.gate}", self.gate, "my_checks:gate")
+        with misuse(f"--gate {self.gate}: "):
+            check_gate(found)
+        return found
 
     def model_finder(self) -> Callable[[str, str], Model]:
         """The function that finds other models by the names of their providers.
@@ -100,7 +116,13 @@ class WorkerOptions(Struct, frozen=True):
 
 
 def settings_of(
-    listens: str, host: str, token_env: str | None, allowed_hosts: Sequence[str], close_delay: float = 0.0
+    listens: str,
+    host: str,
+    token_env: str | None,
+    allowed_hosts: Sequence[str],
+    close_delay: float = 0.0,
+    *,
+    gate: InputGate | None = None,
 ) -> Settings:
     """The settings of a server, which has a token if other machines can reach it.
 
@@ -110,6 +132,7 @@ def settings_of(
         token_env: The environment variable that holds the token.
         allowed_hosts: Names by which the server may be called.
         close_delay: How long it serves at the end.
+        gate: What clients send must pass it.
 
     Raises:
         CommandError: An option is wrong, or there is no token.
@@ -125,7 +148,7 @@ def settings_of(
         )
         raise CommandError(message, MISUSED)
     with misuse():
-        return Settings(token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay)
+        return Settings(token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay, gate=gate)
 
 
 def by_name(served: Sequence[tuple[str, A]], missing: str) -> dict[str, A]:

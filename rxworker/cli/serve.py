@@ -62,7 +62,8 @@ def serve(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    settings = resolve.settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
+    gate = options.input_gate()
+    settings = resolve.settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay, gate=gate)
     if queue and log is None:
         raise CommandError("--queue needs --log, through which other processes take the runs", MISUSED)
     served = [_import_maker(given) for given in makers]

@@ -22,12 +22,17 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import Any, Generic, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError, as_exception
+from rxworker.errors import ConfigurationError, InputRefusedError, RxWorkerError, TextRejectedError, as_exception
 from rxworker.events import Custom, GateVerdict
+from rxworker.messages.settings import check_plain
+from rxworker.operators.kernel import Operator
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -369,6 +374,64 @@ _TOO_MUCH = (
     "larger at_most or limit"
 )
 _REJECTED = "the check {} of hold_back rejected a text ({}): it was held back, and nothing of it has passed"
+
+
+InputGate: TypeAlias = Operator[Any, Any]
+"""What `rxworker.operators.hold_back` returned, as the gate of what clients send."""
+
+_ALLOWED: WeakKeyDictionary[InputGate, dict[bytes, None]] = WeakKeyDictionary()
+_MOST = 10_000
+"""How many digests of texts are kept that have passed, for each gate."""
+
+
+def check_gate(gate: InputGate | None) -> None:
+    """Check the option ``gate`` of a server.
+
+    Raises:
+        ConfigurationError: It is something else than what `rxworker.operators.hold_back` returns.
+    """
+    check_plain("gate", gate, instead="; give gate=hold_back(my_check)")
+    if gate is not None and not isinstance(getattr(gate, "gate", None), Gate):
+        raise ConfigurationError(f"gate={gate!r:.60}: give gate=hold_back(my_check)")
+
+
+async def expect_allowed(gate: InputGate | None, given: object, leave_out: Collection[str] = ()) -> None:
+    """Check the texts of what a client has sent, before anything else has it.
+
+    Clients send their history again, so what has passed is not checked again.
+
+    Args:
+        gate: The gate of the server; without one, everything passes.
+        given: JSON as bytes, or a value as `texts_in` takes it.
+        leave_out: The names of members that are not checked.
+
+    Raises:
+        InputRefusedError: A check refused a text, or failed; or the bytes are not JSON that can be read.
+
+    >>> from rxworker.operators import hold_back
+    >>> def is_clean(text: str) -> bool:
+    ...     return "hunter2" not in text
+    >>> asyncio.run(expect_allowed(hold_back(is_clean), b'{"input": "hello"}'))
+    """
+    if gate is None:
+        return
+    known = _ALLOWED.setdefault(gate, {})
+    try:
+        value = msgspec.json.decode(given) if isinstance(given, bytes | msgspec.Raw) else given
+        found = {sha256(text.encode("utf-8", "replace")).digest(): text for text in texts_in(value, leave_out)}
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        # A reader with types passes over members that it does not know, and might take the others.
+        raise InputRefusedError(f"the input is not accepted: it cannot be checked ({error})") from None
+    texts = [text for digest, text in found.items() if digest not in known]
+    try:
+        is_allowed = not texts or await allows(vars(gate)["gate"], texts)
+    except Exception as error:
+        raise InputRefusedError(f"the input is not accepted: a check raised {type(error).__name__}") from error
+    if not is_allowed:
+        raise InputRefusedError("the input is not accepted: a check refused it")
+    known.update(dict.fromkeys(found))
+    for digest in [*known][: max(len(known) - _MOST, 0)]:
+        del known[digest]
 
 
 async def allows(gate: Gate, texts: Sequence[str]) -> bool:

@@ -24,6 +24,7 @@ from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
 from rxworker.messages.settings import check_plain
+from rxworker.operators.gate import InputGate, check_gate
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import PROTOCOL_VERSION
 from rxworker.protocols.common import Wire
@@ -54,6 +55,12 @@ class AcpAgent:
         connection: The connection to the client.
         log: Where runs are stored. With it, sessions can be listed, loaded, resumed and deleted, and a run whose client
             leaves is handed over.
+        gate: What `rxworker.operators.hold_back` returned: the texts in what the client sends must pass its checks
+            before anything of it is stored, shown or sent to a model. Not the ``env`` and ``headers`` of its MCP
+            servers.
+
+    Raises:
+        ConfigurationError: ``worker`` or ``gate`` is something else.
 
     Example:
         >>> from rxworker.testing import ScriptedModel
@@ -67,14 +74,20 @@ class AcpAgent:
     """
 
     def __init__(
-        self, worker: Worker | Callable[[], Worker], connection: Lines, *, log: EventLog | None = None
+        self,
+        worker: Worker | Callable[[], Worker],
+        connection: Lines,
+        *,
+        log: EventLog | None = None,
+        gate: InputGate | None = None,
     ) -> None:
         if not isinstance(worker, Worker) and not callable(worker):
             raise ConfigurationError(f"worker is {worker!r:.60}: give a Worker, or a function that makes one")
         check_plain("AcpAgent(worker)", worker)
+        check_gate(gate)
         self._worker, self._log = worker, log
         self._sessions: dict[str, AcpSession] = {}
-        self._peer = Peer(connection, self._methods())
+        self._peer = Peer(connection, self._methods(), gate)
 
     async def serve(self) -> None:
         """Serve until the client disconnects. Then its runs are cancelled, or handed over if they are stored."""
@@ -91,7 +104,7 @@ class AcpAgent:
             "initialize": Method(wire.Initialize, self._initialize),
             "session/new": Method(wire.NewSession, self._new),
             "session/prompt": Method(wire.Prompt, self._prompt),
-            "session/cancel": Method(wire.SessionRef, self._cancel),
+            "session/cancel": Method(wire.SessionRef, self._cancel, ends=True),
             "session/close": Method(wire.SessionRef, self._close),
         }
         if (log := self._log) is not None:
@@ -225,7 +238,9 @@ def no_session(name: str) -> RpcError:
     return RpcError(NOT_FOUND, f"there is no session {name[:80]!r}: begin one with session/new")
 
 
-async def serve_acp(worker: Worker | Callable[[], Worker], *, log: EventLog | None = None) -> None:
+async def serve_acp(
+    worker: Worker | Callable[[], Worker], *, log: EventLog | None = None, gate: InputGate | None = None
+) -> None:
     """Serve a worker to the client on standard input and output, until it disconnects.
 
     Meanwhile, whatever else the process and its children print to standard output appears on standard error.
@@ -233,9 +248,10 @@ async def serve_acp(worker: Worker | Callable[[], Worker], *, log: EventLog | No
     Args:
         worker: The worker, or a function that makes one for each session.
         log: The log of the runs; the caller closes it afterwards.
+        gate: As for `AcpAgent`.
 
     Raises:
-        ConfigurationError: ``worker`` is neither.
+        ConfigurationError: ``worker`` or ``gate`` is something else.
     """
     with standard_streams(limit=MAX_LINE) as streams:
-        await AcpAgent(worker, streams, log=log).serve()
+        await AcpAgent(worker, streams, log=log, gate=gate).serve()

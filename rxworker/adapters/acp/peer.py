@@ -15,8 +15,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from rxworker.decisions import check_members
-from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
+from rxworker.errors import DecisionError, InputRefusedError, LocalProtocolError, RxWorkerError
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.redact import format_error, json_redactor, redact
 from rxworker.tools.cancellation import keep
 
@@ -24,6 +25,9 @@ A = TypeVar("A")
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND, CANCELLED = -32602, -32603, -32002, -32800
+
+LEFT_OUT = ("env", "headers")
+"""What a gate does not check: the settings of the client's MCP servers that have its keys."""
 
 Id: TypeAlias = int | str | None
 
@@ -66,10 +70,12 @@ class Method(Struct, frozen=True):
     Attributes:
         params: The type of its parameters.
         call: Takes the parameters, and returns the result.
+        ends: Whether it only ends something, and waits for no gate.
     """
 
     params: type[Any]
     call: Callable[[Any], Awaitable[object]]
+    ends: bool = False
 
 
 class _Error(Struct, frozen=True):
@@ -103,11 +109,13 @@ class Peer:
     Args:
         connection: The connection.
         methods: The methods that the other side may call, by name.
+        gate: What the other side sends must pass it.
     """
 
-    def __init__(self, connection: Lines, methods: Mapping[str, Method]) -> None:
+    def __init__(self, connection: Lines, methods: Mapping[str, Method], gate: InputGate | None = None) -> None:
         self._connection = connection
-        self._methods = {"$/cancel_request": Method(_CancelRequest, self._cancel), **methods}
+        self._gate = gate
+        self._methods = {"$/cancel_request": Method(_CancelRequest, self._cancel, ends=True), **methods}
         self._redact = json_redactor()
         self._numbers = itertools.count(1)
         self._waiting: dict[Id, asyncio.Future[Raw]] = {}
@@ -155,13 +163,16 @@ class Peer:
 
         Raises:
             RpcError: The other side returned an error, or a result of another type.
+            InputRefusedError: The gate has not let the result pass.
             OSError: The other side has left.
         """
         number = next(self._numbers)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             await self._send({"id": number, "method": method, "params": params})
-            return msgspec.json.decode(await future, type=result)
+            data = await future
+            await expect_allowed(self._gate, data)
+            return msgspec.json.decode(data, type=result)
         except msgspec.DecodeError as error:
             raise RpcError(INTERNAL_ERROR, f"the result of {method}: {error}") from error
         finally:
@@ -233,14 +244,18 @@ class Peer:
             raise RpcError(METHOD_NOT_FOUND, f"there is no method {name[:80]!r}")
         try:
             given = b"{}" if message.params is UNSET else message.params
+            if not method.ends:
+                await expect_allowed(self._gate, given, LEFT_OUT)
             params = msgspec.json.decode(given, type=method.params)
+        except InputRefusedError as error:
+            raise RpcError(INVALID_REQUEST, error.message) from error
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise RpcError(INVALID_PARAMS, f"the parameters of {name}: {error}") from error
         try:
             return await method.call(params)
         except (RpcError, OSError):
             raise
-        except LocalProtocolError as error:
+        except (LocalProtocolError, InputRefusedError) as error:
             raise RpcError(INVALID_REQUEST, error.message) from error
         except RxWorkerError as error:
             raise RpcError(INTERNAL_ERROR, redact(error.message)) from error

@@ -29,13 +29,14 @@ from msgspec import Meta, Struct
 from pydantic import ValidationError
 
 from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
-from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
+from rxworker.errors import InputRefusedError, InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.events.pause import UNTIL
 from rxworker.hub import Coalesce
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
+from rxworker.operators.gate import expect_allowed
 from rxworker.redact import format_error, redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
@@ -226,6 +227,7 @@ class Calls:
     def __init__(self, tools: Mapping[str, ServedTool], runs: Runs) -> None:
         self._tools = tools
         self._runs = runs
+        self._gate = runs.store.settings.gate
 
     async def call(
         self, context: Context, params: types.CallToolRequestParams
@@ -244,7 +246,7 @@ class Calls:
             result = await self._call(tool, context, params)
         except MCPError:
             raise
-        except (InvalidArgumentError, LocalProtocolError, ApiError) as error:
+        except (InputRefusedError, InvalidArgumentError, LocalProtocolError, ApiError) as error:
             result = error_result(redact(str(error)))
         except (Exception, SystemExit) as error:  # SystemExit in a function of the program must not end the server
             number = secrets.token_hex(4)
@@ -263,6 +265,7 @@ class Calls:
     async def _call(
         self, tool: ServedTool, context: Context, params: types.CallToolRequestParams
     ) -> JsonObject | types.InputRequiredResult:
+        await expect_allowed(self._gate, params.arguments)
         if params.request_state is None:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
@@ -327,8 +330,10 @@ class Calls:
 
         Raises:
             MCPError: An answer does not fit its form.
+            InputRefusedError: The gate of the server has not let one pass.
             ApiError: The run does not wait any more.
         """
+        await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
         entry = await self._runs.find_paused(run_id)
         pending = entry.pending
         keys = [_key_of(index) for index in pending.questions] or [APPROVAL]

@@ -68,8 +68,8 @@ class McpServer:
         workers: The workers, by the names of their tools: functions that return a worker, or `McpWorker` for a
             description and an output type.
         name: The name of the server.
-        settings: The settings of the server. Of these it uses the limits, and for HTTP also the token, the hosts and
-            the origins.
+        settings: The settings of the server. Of these it uses the limits and the gate, and for HTTP also the token,
+            the hosts and the origins.
         log: Where runs are stored; the program closes it after the server. Without a log, runs and conversations end
             with the process.
 

@@ -23,8 +23,9 @@ from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
+from rxworker.errors import ConfigurationError, InputRefusedError, LocalProtocolError, RxWorkerError
 from rxworker.log.values import When
+from rxworker.operators.gate import expect_allowed
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
@@ -281,6 +282,9 @@ class ConversationScreen(Screen[None]):
     async def on_composer_sent(self, message: Composer.Sent) -> None:
         """Run a command, or send a message."""
         composer = self.query_one(Composer)
+        pastes = [paste for label, paste in composer.pastes.items() if label in message.text]
+        if not await self._is_allowed([message.text, *pastes]):
+            return
         command = parse_command(message.text)
         if command is None:
             self._send(message.text, message.when)
@@ -359,14 +363,23 @@ class ConversationScreen(Screen[None]):
             screen = ApprovalScreen(opened.pending, opened.next, self.session.worker)
             app_of(self).push_screen(screen, self._decided)
 
-    def _decided(self, answer: tuple[Decision, bool] | None) -> None:
+    async def _decided(self, answer: tuple[Decision, bool] | None) -> None:
         waiting = self.session.waiting
-        if answer is not None and waiting is not None:
+        if answer is not None and waiting is not None and await self._is_allowed(answer):
             decision, is_always = answer
             self.go_on(decision, always=is_always)
             if is_always and waiting.call.name in self.session.allowed:
                 self.notify(clean(f"{waiting.call.name} is always allowed here. /allow ends that."), markup=False)
         self.query_one(Composer).focus()
+
+    async def _is_allowed(self, given: object) -> bool:
+        """Whether the gate lets pass what the user has typed; otherwise the user was shown that it does not."""
+        try:
+            await expect_allowed(self.session.gate, given)
+        except InputRefusedError as error:
+            self.notify(clean(error.message), severity="warning", timeout=20, markup=False)
+            return False
+        return True
 
     # Actions on the display.
 

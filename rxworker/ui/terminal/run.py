@@ -9,6 +9,7 @@ from typing import Unpack
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.settings import check_plain
+from rxworker.operators.gate import check_gate
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.ui.terminal.session import AppOptions
 from rxworker.worker.session import Session
@@ -28,6 +29,8 @@ def run_app(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:
             `ConfigurationError` if there is none.
         goes_on: Whether it begins with the stored conversation that was used last.
         dashboard: What ``/usage`` shows of the conversation; by default `rxworker.panels.USAGE`.
+        gate: What `rxworker.operators.hold_back` returned: what the user types must pass its checks before anything of
+            it is stored or sent to a model.
 
     Returns:
         An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a
@@ -63,11 +66,13 @@ async def run_app_async(worker: Worker | Session, **options: Unpack[AppOptions])
         find_model: Returns other models by their names.
         goes_on: As for `run_app`.
         dashboard: As for `run_app`.
+        gate: As for `run_app`.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
     check_plain("wording or find_model", options.get("wording"), options.get("find_model"))
+    check_gate(options.get("gate"))
     if not has_textual():
         message = "the terminal app needs textual, which is not installed: pip install '/path/to/the/checkout[tui]'"
         raise ConfigurationError(message)

@@ -30,6 +30,7 @@ from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, LISTED, When
 from rxworker.messages import Conversation, Message, Text
 from rxworker.messages.usage import Usage
+from rxworker.operators.gate import InputGate
 from rxworker.run.run import Run
 from rxworker.state import RunState
 from rxworker.transport import Client, Model
@@ -232,6 +233,7 @@ class AppOptions(TypedDict, total=False):
     find_model: FindModel | None
     goes_on: bool
     dashboard: Dashboard | None
+    gate: InputGate | None
 
 
 class Totals(Struct, frozen=True):
@@ -284,6 +286,7 @@ class TerminalSession:
 
     Attributes:
         models: The models that were given or used, by their names.
+        gate: What the user types must pass it.
         worker: Answers the messages.
         opened: The conversation.
         log: The log of the runs.
@@ -306,6 +309,7 @@ class TerminalSession:
         self.latest = ""
         self.models = {model_name(each): each for each in (self.worker.model, *options.get("models", ()))}
         self._find_model = options.get("find_model")
+        self.gate = options.get("gate")
         self._wording = options.get("wording") or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None

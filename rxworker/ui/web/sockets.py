@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 
 from aiohttp import WSCloseCode
 
-from rxworker.errors import RemoteProtocolError, RxWorkerError
+from rxworker.errors import InputRefusedError, RemoteProtocolError, RxWorkerError
+from rxworker.operators.gate import expect_allowed
 from rxworker.protocols import socket as wire
 from rxworker.ui.web.http.request import Socket
 from rxworker.ui.web.http.responses import ApiError, log_error
@@ -104,6 +105,10 @@ class Connection:
             if isinstance(message, bytes):
                 raise RemoteProtocolError("messages are JSON in text messages")
             request = wire.read_client_message(message)
+            await expect_allowed(self.state.settings.gate, getattr(request, "name", ""))  # which others see
+        except InputRefusedError as error:
+            await self._send_message(wire.RequestRefused("input_refused", error.message))
+            return True
         except RemoteProtocolError as error:
             self._bad += 1
             if self._bad >= MAX_BAD:

@@ -17,17 +17,15 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-from weakref import WeakKeyDictionary
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, DecisionError, InputRefusedError, LocalProtocolError
+from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo
-from rxworker.operators.gate import allows, texts_in
-from rxworker.operators.kernel import Operator
+from rxworker.operators.gate import expect_allowed
 from rxworker.protocols.native import encode_json
 from rxworker.redact import format_error
 from rxworker.ui.web.http.request import Route, WebRequest, get
@@ -123,41 +121,14 @@ async def read_json_bytes(request: WebRequest) -> bytes:
 
     Raises:
         ApiError: It has another type, is too large or too slow.
+        InputRefusedError: The gate of the server has not let it pass.
     """
     body = await read_body(request)
     if body and request.content_type != "application/json":
         raise ApiError(415, "no_json", "send JSON, with Content-Type: application/json")
-    if body and (gate := request.settings.gate) is not None:
-        await _expect_allowed(gate, body)
+    if body:
+        await expect_allowed(request.settings.gate, body)
     return body
-
-
-_ALLOWED: WeakKeyDictionary[object, dict[bytes, None]] = WeakKeyDictionary()
-_MOST = 10_000
-"""How many digests of texts are kept that have passed, for each gate."""
-
-
-async def _expect_allowed(operator: Operator[Any, Any], body: bytes) -> None:
-    """Check the texts of a body. Clients send their history again, so those that have passed are remembered.
-
-    Raises:
-        InputRefusedError: A check refused one, or failed.
-    """
-    known = _ALLOWED.setdefault(operator, {})
-    try:
-        found = {sha256(text.encode("utf-8", "replace")).digest(): text for text in texts_in(msgspec.json.decode(body))}
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return  # the reader of the body refuses it
-    texts = [text for digest, text in found.items() if digest not in known]
-    try:
-        is_allowed = not texts or await allows(vars(operator)["gate"], texts)
-    except Exception as error:
-        raise InputRefusedError(f"the input is not accepted: a check raised {type(error).__name__}") from error
-    if not is_allowed:
-        raise InputRefusedError("the input is not accepted: a check refused it")
-    known.update(dict.fromkeys(found))
-    for digest in [*known][: max(len(known) - _MOST, 0)]:
-        del known[digest]
 
 
 async def read_json(request: WebRequest, kind: type[A]) -> A:

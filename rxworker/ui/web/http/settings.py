@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
-from rxworker.messages.settings import check_number, check_plain
-from rxworker.operators.kernel import Operator
+from rxworker.messages.settings import check_number
+from rxworker.operators.gate import InputGate, check_gate
 from rxworker.transport.listening import host_name
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -155,7 +154,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     close_delay: float = 0.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
     mermaid: str | Path | None = None
-    gate: Operator[Any, Any] | None = None
+    gate: InputGate | None = None
     xray: bool = True
 
     def __post_init__(self) -> None:
@@ -166,9 +165,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             )
         if isinstance(self.allowed_hosts, str) or isinstance(self.allowed_origins, str):
             raise ConfigurationError("allowed_hosts and allowed_origins must be tuples of texts")
-        check_plain("gate", self.gate)
-        if self.gate is not None and not hasattr(self.gate, "gate"):
-            raise ConfigurationError(f"gate={self.gate!r:.60}: give gate=hold_back(my_check)")
+        check_gate(self.gate)
         Hosts(self.allowed_hosts)
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
