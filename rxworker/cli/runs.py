@@ -21,9 +21,9 @@ from rxworker.events import Annotation, Record
 from rxworker.events.pause import BACKGROUND
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
+from rxworker.log.kept import mark_time
 from rxworker.log.open import open_stored
 from rxworker.log.recover import pause_in
-from rxworker.log.time_marks import mark_time
 from rxworker.log.values import (
     END_WORDS,
     TAPPED,

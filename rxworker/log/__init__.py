@@ -4,6 +4,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.diff import RunDiff, diff_runs
 from rxworker.log.fleet import Fleet
 from rxworker.log.fold import StoredRun
+from rxworker.log.kept import mark_time, time_marks
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.permissions import withdraw
@@ -12,7 +13,6 @@ from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.store import Codec
-from rxworker.log.time_marks import mark_time, time_marks
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, RunInfo
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.dashboard import Fold
-from rxworker.boards.made import Makers
+from rxworker.boards.stored import Makers
 from rxworker.events import Record, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.messages import Conversation, Prices
 from rxworker.panels import RUNS, cost, count, label_of, model_of, run_of, tokens, tool_of

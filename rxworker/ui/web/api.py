@@ -17,7 +17,7 @@ from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
 from rxworker.events.custom import ShortText
-from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
+from rxworker.log.kept import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
 from rxworker.log.values import When, is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id

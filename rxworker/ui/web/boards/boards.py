@@ -28,10 +28,9 @@ from reactivex.internal import noop
 from rxworker import panels
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, View, XRay, explain, read_selection
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
-from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.moments import Moments
 from rxworker.boards.panel import Alert
-from rxworker.boards.stored import LogRecords, take_stored
+from rxworker.boards.stored import LogRecords, MadeBy, Makers, take_stored
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable
