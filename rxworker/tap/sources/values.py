@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import cast
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+from msgspec import Struct
 
 from rxworker.errors import ToolError
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
@@ -15,43 +19,16 @@ from rxworker.messages.json import is_list, is_object
 from rxworker.messages.usage import Usage
 from rxworker.tools.results import to_content
 
-STOPS = {
-    "stop": StopKind.END_TURN,
-    "end_turn": StopKind.END_TURN,
-    "completed": StopKind.END_TURN,
-    "tool_call": StopKind.TOOL_USE,
-    "tool_calls": StopKind.TOOL_USE,
-    "tool_use": StopKind.TOOL_USE,
-    "length": StopKind.MAX_TOKENS,
-    "max_tokens": StopKind.MAX_TOKENS,
-    "max_output_tokens": StopKind.MAX_TOKENS,
-    "stop_sequence": StopKind.STOP_SEQUENCE,
-    "content_filter": StopKind.CONTENT_FILTER,
-    "refusal": StopKind.REFUSAL,
-    "incomplete": StopKind.INCOMPLETE,
-}
-COUNTS = (
-    ("input_tokens", "inputTokens", "prompt_tokens"),
-    ("output_tokens", "outputTokens", "completion_tokens"),
-    (
-        *("cache_read_tokens", "cached_input_tokens", "cachedInputTokens", "cacheReadInputTokens"),
-        *("cache_read_input_tokens", "input_token_details.cache_read", "input_tokens_details.cached_tokens"),
-    ),
-    (
-        *("cache_creation_input_tokens", "cache_write_tokens", "cache_write_input_tokens", "cacheWriteInputTokens"),
-        *("input_token_details.cache_creation", "input_tokens_details.cache_write_tokens"),
-    ),
-    ("cache_write_1h_tokens",),
-    (
-        *("reasoning_tokens", "reasoning_output_tokens", "reasoningTokens", "output_reasoning_tokens"),
-        *("thinking_tokens", "details_reasoning_tokens"),
-        *("output_token_details.reasoning", "output_tokens_details.reasoning_tokens"),
-    ),
-)
-"""The names of the tokens: those of the input and the output, and their parts.
 
-Read from a cache, written to one, there for an hour, and those of the thinking.
-"""
+class _Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """How libraries call the reasons for which a response ended, and the numbers of its tokens: paths of members."""
+
+    stops: dict[StopKind, list[str]]
+    tokens: dict[str, list[str]]
+
+
+_WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=_Words)
+STOPS: Final = {word: kind for kind, words in _WORDS.stops.items() for word in words}
 
 
 def stop_of(word: object) -> StopReason | None:
@@ -154,7 +131,8 @@ def usage_of(value: object, *, is_exact: bool = False) -> Usage | None:
     >>> usage_of({"input_tokens": 10, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}})
     Usage(input_tokens=10, output_tokens=2, cache_read_tokens=4)
     """
-    found = [next((n for path in paths if (n := count(value, path)) is not None), None) for paths in COUNTS]
+    paths = _WORDS.tokens.values()
+    found = [next((n for path in each if (n := count(value, path)) is not None), None) for each in paths]
     if found[:2] == [None, None]:
         return None
     read, created, hour, thought = [n if n or is_exact else None for n in found[2:]]
