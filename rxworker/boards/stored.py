@@ -1,6 +1,7 @@
 """Dashboards over a log: what the panels show of the runs that are stored.
 
-Which runs have made a value, too. A board over many runs takes those of the last hour first, and shows what they give until it has taken them all.
+Which runs have made a value, too. A board over many runs takes those of the last hour first, and shows what they give
+until it has taken them all.
 """
 
 from __future__ import annotations
