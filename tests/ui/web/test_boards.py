@@ -18,7 +18,7 @@ from reactivex import operators as ops
 from reactivex.disposable import Disposable
 from yarl import URL
 
-from rxworker import Worker, on_turn_end
+from rxworker import Worker, on_turn_end, tool
 from rxworker.boards import AlertChange, Dashboard, Selection, below, panel
 from rxworker.boards.moments import Moments
 from rxworker.errors import ConfigurationError
@@ -26,7 +26,7 @@ from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.operators import rate, records_of
 from rxworker.panels import count, run_of
-from rxworker.testing import ScriptedModel
+from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.boards import boards
 from rxworker.ui.web.boards.boards import MAX_FOLDS, ExplainedFeed
@@ -175,6 +175,36 @@ async def test_changes_arrive_and_runs_that_begin_later_are_shown() -> None:
         two = await client.begin()
         both = {one["id"]: 3, two["id"]: 3}
         await until(states, lambda known: known.get("deltas", {}).get("value") == both)
+
+
+async def test_the_board_of_a_stored_run_goes_on_when_nothing_else_watches_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.desk.run.LINGER", 0.0)
+    gate = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        await gate.wait()
+        return "waited"
+
+    worker = Worker(ScriptedModel([call("wait"), "An old pond."]), tools=[wait])
+    async with (
+        MemoryLog() as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer(worker, port=0, log=log, dashboards=[BOARD]) as server,
+    ):
+        client = Client(server, http)
+        run = await client.begin()
+        async with client.follow(f"?run={run['id']}") as states:
+            await anext(states)
+            entry = server.state.store.get(run["id"], None)
+            assert entry is not None
+            async with asyncio.timeout(30):
+                while entry.shown is not None:  # noqa: ASYNC110 - its replica is closed by a timer
+                    await asyncio.sleep(0)
+            gate.set()
+            await until(states, lambda known: known.get("deltas", {}).get("value") == {run["id"]: 3})
 
 
 async def test_a_moment_of_the_past_is_shown_as_it_was() -> None:

@@ -764,7 +764,7 @@ class Boards:
     def _source(self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
         known = {entry.id for entry in entries}
-        shown = [_unseen(entry.run) for entry in entries]
+        shown = [_records_of(entry) for entry in entries]
 
         def is_new(run: Run[object]) -> bool:
             entry = runs.get(run.id)
@@ -804,6 +804,11 @@ def _for_links(dashboard: Dashboard) -> Dashboard:
     """A dashboard as read-only links show it. Its own name keeps what is computed for it apart."""
     panels = [replace(each, through=without_labels) for each in dashboard.panels]
     return replace(dashboard, panels=panels, name=f"x-{secrets.token_hex(8)}")
+
+
+def _records_of(entry: RunEntry) -> Records:
+    """The records of a run. A stored one is read: its replica is closed where no client watches the run itself."""
+    return _unseen(entry.run) if entry.log is None else entry.log.records(entry.id)
 
 
 def _unseen(run: Run[object] | Replica) -> Records:
