@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from rxworker import Worker
-from rxworker.log import SQLiteLog
+from rxworker import Worker, tool, worker_tool
+from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, call, say
+from rxworker.testing import Reply, ScriptedModel, call, say, think
 from rxworker.ui.web import Settings, WebServer
 
 from .conftest import Desk, OpenDesk
 
 PRICES = {"scripted-1": Prices(input=1.0, output=2.0)}
+
+
+@tool
+async def count(what: str) -> int:
+    """Count.
+
+    Args:
+        what: What.
+    """
+    return len(what)
 
 
 def answer(request: Request) -> Reply:
@@ -70,6 +82,24 @@ async def test_runs_are_found_by_the_tools_that_they_have_started(open_desk: Ope
     await desk.ended((await desk.begin("Speak"))["id"])
     assert await titles(desk, "tool=wait") == ["Wait"]
     assert await titles(desk, "tool=wai") == []
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_run_is_found_by_what_it_thought_and_by_what_runs_inside_it_did(*, is_stored: bool) -> None:
+    inner = Worker(ScriptedModel([call("count", what="frogs"), "Seven."]), tools=[count])
+    clerk = worker_tool(inner, name="clerk", description="Counts.")
+    worker = Worker(
+        ScriptedModel([call("clerk", task="Count."), think("A pond, I guess.") + say("Done.")]), tools=[clerk]
+    )
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(MemoryLog()) if is_stored else None
+        server = await stack.enter_async_context(WebServer(worker, port=0, log=log))
+        http = await stack.enter_async_context(aiohttp.ClientSession(server.url, trust_env=False))
+        run = await (await http.post("api/runs", json={"input": "How many?"})).json()
+        await (await http.get(f"api/runs/{run['id']}/events")).read()
+        for query in ("q=guess", "q=frogs", "tool=count"):
+            found = await (await http.get(f"api/runs?{query}")).json()
+            assert [each["id"] for each in found["runs"]] == [run["id"]], query
 
 
 @pytest.mark.parametrize(

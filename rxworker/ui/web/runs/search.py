@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
 from rxworker.desk.run import RunStatus
-from rxworker.events import RunResume, RunStart
-from rxworker.log import Replica
-from rxworker.log.search import Texts, excerpt, matches, words_of
-from rxworker.messages import Text, ToolCall, ToolResult
-from rxworker.protocols.native import encode_json
+from rxworker.errors import LogError
+from rxworker.events import Record
+from rxworker.log.format import entries_of
+from rxworker.log.search import KINDS, Texts, excerpt, matches, texts_of, words_of
 from rxworker.protocols.socket import RunSummary
 from rxworker.run.run import Run
-from rxworker.ui.web.runs.entry import RunEntry, first_event
+from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.ui.web.runs.of_user import Runs
 
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
@@ -94,26 +93,13 @@ class RunQuery(Struct, frozen=True):
         return [one for _, one in listed[start:end]], end < len(listed)
 
 
-def texts_in(run: Run[object] | Replica) -> Texts:
-    """What is searched of a run that is not stored: the messages of its conversation, without those before it."""
-    first = first_event(run)
-    before = first.conversation.messages if isinstance(first, RunStart | RunResume) else ()
-    start = max([at + 1 for at, message in enumerate(before) if message.role == "assistant"], default=0)
-    texts: list[str] = []
-    tools: dict[str, None] = {}
-    for message in run.state.conversation.messages[start:]:
-        for block in message.content:
-            match block:
-                case Text(text):
-                    texts.append(text)
-                case ToolCall():
-                    tools[block.name] = None
-                    texts.append(f"{block.name} {encode_json(block.input).decode()}")
-                case ToolResult(content=str(text)):
-                    texts.append(text)
-                case _:
-                    pass
-    return Texts("\n".join(texts), tuple(tools))
+def texts_in(run: Run[object]) -> Texts:
+    """What is searched of a run that is not stored: what is searched of it in a log."""
+    records: list[Record] = []
+    run.entries(name="search").subscribe(records.append, lambda _: None).dispose()
+    with suppress(LogError):  # what has no form in a log is not searched
+        return texts_of([entry for entry in entries_of(records, 0) if entry.kind in KINDS])
+    return Texts("", ())
 
 
 def noted_in(entry: RunEntry) -> str:
@@ -129,14 +115,15 @@ async def search_runs(runs: Runs, query: RunQuery) -> tuple[list[FoundRun], bool
     log, words = runs.store.log, words_of(query.text)
     found: dict[str, FoundRun] = {}
     for entry in runs:
-        if entry.log is not None:
+        if entry.here is None or entry.log is not None:
             if words and not query.tool and matches(words, noted_in(entry)):
                 found[entry.id] = FoundRun(entry, "")
             continue
-        texts = texts_in(entry.run)
-        is_match = matches(words, f"{entry.info.row.title}\n{noted_in(entry)}\n{texts.text}")
+        texts = texts_in(entry.here)
+        text = texts.text.lstrip()
+        is_match = matches(words, f"{entry.info.row.title}\n{noted_in(entry)}\n{text}")
         if is_match and (not query.tool or query.tool in texts.tools):
-            found[entry.id] = FoundRun(entry, excerpt(words, entry.info.row.title, texts.text))
+            found[entry.id] = FoundRun(entry, excerpt(words, entry.info.row.title, text))
     if log is not None:
         async with aclosing(log.search(query.text, tool=query.tool)) as stored:
             read = 0
