@@ -280,11 +280,7 @@ class ServerState:
         if title is None:
             known = first if isinstance(first, RunStart | RunResume) else run.state
             title = title_of(last_input(known.conversation.messages)) if before is None else before.info.row.title
-        if before is not None:
-            before.resumed_as = run.id
-            before.changed()
-        resumed_as = next((later.id for later in self.store.of(owner) if later.resumes == run.id), None)
-        self.store.keep(run, entry, title, resumes=resumes, resumed_as=resumed_as, is_added=True)
+        self.store.keep(run, entry, title, resumes=resumes, is_added=True)
 
     def _conversation_of(self, run: Run[object], name: str | None, worker: str, owner: str | None) -> ConversationEntry:
         known = self.store.conversation_of(run)

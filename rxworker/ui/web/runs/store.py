@@ -284,7 +284,6 @@ class RunStore:
         title: str,
         *,
         resumes: str = "",
-        resumed_as: str | None = None,
         is_added: bool = False,
     ) -> RunEntry:
         """Store a run that has just started, and report it to all observers.
@@ -294,7 +293,6 @@ class RunStore:
             conversation: Its conversation.
             title: The beginning of its input.
             resumes: The id of the run that it resumes; empty for none.
-            resumed_as: The id of the run that resumes it.
             is_added: Whether the program started it.
         """
         session = conversation.session
@@ -309,7 +307,6 @@ class RunStore:
         here = None if isinstance(run, str) else run
         info, feed = new_info(run, row, log), self.feed(conversation.owner)
         entry = RunEntry(info, conversation, self.settings, log, here, is_added=is_added, on_change=feed.wake)
-        entry.resumed_as = resumed_as
         self._register(entry)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
@@ -324,9 +321,13 @@ class RunStore:
         return entry
 
     def _register(self, entry: RunEntry) -> ConversationEntry:
-        conversation = entry.conversation
+        conversation, before = entry.conversation, self._entries.get(entry.resumes or "")
         self._entries[entry.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
+        if before is not None and before.resumed_as is None:
+            before.resumed_as = entry.id
+            before.changed()
+        entry.resumed_as = next((later.id for later in conversation.runs if later.resumes == entry.id), None)
         conversation.runs.append(entry)
         return conversation
 
@@ -358,13 +359,9 @@ class RunStore:
             self._begin(conversation.refresh_later(), entry.id)
         if conversation.current is entry and not conversation.is_marking:
             conversation.mark(StoredMarks.of(entry.info.row.labels).marks)
-        before = None if entry.resumes is None else self._entries.get(entry.resumes)
-        if before is not None and before.resumed_as is None:
-            before.resumed_as = entry.id
-            before.changed()
         if entry.status == "paused":
             self._begin(entry.keep_pause(), entry.id)
-        if entry.is_over or before is not None:  # not with each record of a run that goes on: it looks at all runs
+        if entry.is_over or is_new:  # not with each record of a run that goes on: it looks at all runs
             self._forget_oldest()
         entry.changed()
         return entry
