@@ -11,8 +11,8 @@ A response is before its start, open, or over. A block is open from its start to
 used again. A second ``Status(STARTED)`` retracts the events before it, so it begins the response again; the open blocks
 must have been aborted before it.
 
-Each machine takes one event at a time, and costs the same for each. `rxworker.testing.lint` reads streams with them,
-and a journal checks the records that it numbers, in tests.
+Each machine takes one event at a time, and costs the same for each. `rxworker.testing.conformance` reads streams with
+them, and a journal checks the records that it numbers, in tests.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ stream (`rxworker.testing.conformance`), and marbles.
 from typing import TYPE_CHECKING
 
 from rxworker.lazy import getter
+from rxworker.testing.conformance import check_balanced, checked_records, ensure_balanced, lint
 from rxworker.testing.hooks import (
     NEVER,
     HookStub,
@@ -17,7 +18,6 @@ from rxworker.testing.hooks import (
     result_context,
     send_context,
 )
-from rxworker.testing.lint import check_balanced, checked_records, ensure_balanced, lint
 from rxworker.testing.marbles import Marbles, play
 from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
 from rxworker.testing.scripted import RequestChangedError, Script, ScriptedModel, ScriptExhaustedError

@@ -42,9 +42,9 @@ from rxworker.operators.kernel import Scheduler, Unstaged
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolContext, ToolPolicy, check_policy
 from rxworker.tools.cancellation import keep
 from rxworker.tools.function import tool
-from rxworker.tools.inline import inlined
 from rxworker.tools.mcp_call import RemoteCall
 from rxworker.tools.mcp_connection import Connection, display_name, server_of
+from rxworker.tools.schema import inlined
 
 if TYPE_CHECKING:
     import mcp

@@ -25,8 +25,8 @@ from rxworker.tools.base import (
     reconcile_of,
 )
 from rxworker.tools.function import FunctionTool
-from rxworker.tools.inline import check_schema
 from rxworker.tools.results import ErrorFormatter, format_error, to_result
+from rxworker.tools.schema import check_schema
 from rxworker.watchdog import call_watched
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from rxworker.log import MemoryLog, Replica
 from rxworker.tap import tap_each
 from rxworker.tap.sources import Codex, session_files
 from rxworker.testing import ReplayServer, call, say, think
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.integration.npm import node_with
 
 CONFIG = """\

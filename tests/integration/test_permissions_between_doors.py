@@ -17,7 +17,7 @@ import mcp
 import pytest
 
 from rxworker import Approve, ApproveAlways, Deny, Paused, Session, Worker, tool
-from rxworker.adapters.acp.session import AcpSession
+from rxworker.adapters.acp.agent import AcpSession
 from rxworker.adapters.mcp import McpServer
 from rxworker.cli.chat import converse
 from rxworker.decisions import Decision

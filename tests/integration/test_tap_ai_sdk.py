@@ -12,7 +12,7 @@ from rxworker.framing import SseDecoder
 from rxworker.run.run import Run, end_of
 from rxworker.tap import tap
 from rxworker.tap.sources import UIMessages
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.tap.test_wire import content, records_of
 
 if TYPE_CHECKING:

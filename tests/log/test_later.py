@@ -20,7 +20,7 @@ from rxworker.log.values import resumed_id, send_command
 from rxworker.messages import JsonObject, Message
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, call, say
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from rxworker.testing.reply import Call
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from rxworker.worker.queue import work

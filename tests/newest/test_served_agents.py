@@ -12,7 +12,7 @@ import pytest
 from rxworker.run.run import Run, end_of
 from rxworker.tap import tap, tap_each
 from rxworker.tap.sources import AGUI, OTLP, OTLPReceiver, ag_ui_events
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.tap import peers
 from tests.tap.test_wire import content, records_of
 

@@ -21,7 +21,7 @@ from rxworker.tap import tap
 from rxworker.tap.sources import AGUI, UIMessages, ag_ui_events, json_events, remote_records
 from rxworker.tap.sources.address import DELTAS
 from rxworker.testing import ScriptedModel, call, think
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from rxworker.ui.web import WebServer
 from tests.runs import reached
 from tests.tap.test_wire import figures, look, records_of

@@ -13,7 +13,7 @@ from rxworker.events import Record, RunAbort, RunStop, ToolStart, ToolStop, Usag
 from rxworker.messages import Message, StopKind, StopReason
 from rxworker.state import RunState, fold_run
 from rxworker.tap import RunBuilder, Tapped
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 
 IDS = ("a", "b", "c")
 ACTIONS: dict[str, Callable[[RunBuilder, random.Random], object]] = {

@@ -25,7 +25,7 @@ from rxworker.run.run import end_of
 from rxworker.tap import tap_each
 from rxworker.tap.sources import OTLP, OTLPReceiver
 from rxworker.tap.sources.otlp import Span
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.mutate import odd
 from tests.tap.test_wire import CASES, figures, records_of
 

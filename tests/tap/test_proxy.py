@@ -33,7 +33,7 @@ from rxworker.state.response import fold_response
 from rxworker.tap import recorder
 from rxworker.tap.proxy import TOKEN_HEADER, TapProxy
 from rxworker.testing import ReplayServer, ServedResponse, anthropic_frames, call, say
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from rxworker.transport import Client, Retry, WebSocketTransport
 from tests.decoded import answer_of, decoded
 from tests.over_recordings import provider_of

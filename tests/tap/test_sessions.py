@@ -36,7 +36,7 @@ from rxworker.tap import Tapped, tap_each
 from rxworker.tap.builder import OWN
 from rxworker.tap.sources import ClaudeCode, Codex, session_files
 from rxworker.tap.sources.session_files import time_of
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.tap import sessions
 from tests.tap.test_sources import paths, put
 from tests.whole import IS_WHOLE

@@ -15,7 +15,7 @@ from rxworker.events import Event, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
 from rxworker.tap.sources import AG2, Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from tests.tap import kit, peers
 from tests.whole import IS_WHOLE
 

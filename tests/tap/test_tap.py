@@ -35,7 +35,7 @@ from rxworker.messages import Conversation, Thinking
 from rxworker.run.run import end_of
 from rxworker.tap import RunBuilder, Tapped, tap, tap_each, tee
 from rxworker.testing import ScriptedModel, call
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from rxworker.turn.journal import Journal
 from rxworker.ui.web import WebServer
 from rxworker.worker import recover_all

@@ -25,8 +25,7 @@ from rxworker.tap import tap
 from rxworker.tap.sources import AGUI, UIMessages
 from rxworker.tap.sources.mapper import WireMapper
 from rxworker.testing import ScriptedModel, call, fail, say, think
-from rxworker.testing.conformance import check
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import check, lint
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from tests.decoded import events_of

@@ -22,9 +22,8 @@ from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.inline import check_schema
 from rxworker.tools.run import run_call
-from rxworker.tools.schema import schema_of
+from rxworker.tools.schema import check_schema, schema_of
 from rxworker.turn.result import Output
 
 T = TypeVar("T")

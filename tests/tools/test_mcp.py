@@ -22,9 +22,9 @@ from rxworker.messages import Audio, Document, Image, JsonObject, Text, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, mcp_tools
 from rxworker.tools.base import policy_of
-from rxworker.tools.inline import inlined
 from rxworker.tools.mcp import McpTool, content_of, legal_names, text_of
 from rxworker.tools.run import run_call
+from rxworker.tools.schema import inlined
 from tests.runs import records_of
 
 pytest.importorskip("mcp")

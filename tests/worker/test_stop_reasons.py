@@ -24,7 +24,7 @@ from rxworker.events import (
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.testing.lint import lint
+from rxworker.testing.conformance import lint
 from rxworker.turn.context import ResponseOperator
 
 AGAINST = {StopKind.MAX_TOKENS, StopKind.REFUSAL, StopKind.CONTENT_FILTER, StopKind.MALFORMED, StopKind.INCOMPLETE}

@@ -29,7 +29,7 @@ from rxworker.messages import (
 )
 from rxworker.protocols.common import FunctionCall, converted, decode_request, latest_from, media, tool_result
 from rxworker.providers import Options, ToolChoice
-from rxworker.tools.inline import inlined
+from rxworker.tools.schema import inlined
 
 
 class OpenAIRequest(Struct, frozen=True):

@@ -32,10 +32,9 @@ from rxworker.providers.encode_cache import (
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import MODES, effort, refused, settings_as, with_extra
 from rxworker.providers.models import model_info
-from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING, REASONING_CONTENT, merge_details
+from rxworker.providers.openai_chat.choice import CUSTOM, DETAILS, FIELD, REASONING, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, OPENAI, REFUSAL, Dialect, dialect_of, for_maker
-from rxworker.providers.openai_chat.tools import CUSTOM
 from rxworker.providers.openai_chat.wire import numbers
 from rxworker.providers.origin import maker_of
 from rxworker.providers.schema import answer_schema, strict_arguments

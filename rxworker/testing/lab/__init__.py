@@ -1,6 +1,5 @@
 """Stored runs as tests: they run again against a candidate, with the model and the tools from the log."""
 
-from rxworker.testing.lab.rerun import Difference, Outcome, rerun, rerun_stored
-from rxworker.testing.lab.stored import LabRun, stored_runs
+from rxworker.testing.lab.rerun import Difference, LabRun, Outcome, rerun, rerun_stored, stored_runs
 
 __all__ = ["Difference", "Outcome", "LabRun", "rerun", "rerun_stored", "stored_runs"]

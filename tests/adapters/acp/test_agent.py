@@ -26,7 +26,7 @@ from acp.schema import (
 
 from rxworker import Limits, Paused, Session, Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.adapters.acp import AcpAgent
-from rxworker.adapters.acp.session import AcpSession
+from rxworker.adapters.acp.agent import AcpSession
 from rxworker.events.pause import Question
 from rxworker.hooks import Cancel, MessageSendContext, Pause, TurnEndContext
 from rxworker.log import EventLog, MemoryLog

@@ -15,7 +15,7 @@ from rxworker.errors import ConfigurationError, LimitExceededError, LocalProtoco
 from rxworker.messages import Json, JsonObject
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal import run_app, run_app_async
-from rxworker.ui.terminal.form import _HIDDEN, Field
+from rxworker.ui.terminal.dialogs import _HIDDEN, Field
 from rxworker.ui.terminal.section import MAX, DocumentSection, draw_document, is_document
 from rxworker.ui.terminal.session import advise
 
