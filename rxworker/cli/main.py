@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from sys import float_info
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from rxworker import __version__
 from rxworker.cli import exit_at_once, process, restore
@@ -115,6 +116,18 @@ class Parser(argparse.ArgumentParser):
         """Raise the error."""
         raise process.CommandError(f"{message} (see {self.prog} --help)", process.MISUSED)
 
+    def option(self, *names: str, **settings: Any) -> None:
+        """Add an option or an argument, with what ``help.txt`` has of it for this command or for several.
+
+        Args:
+            names: The option, or the name of the argument.
+            settings: As for ``add_argument``.
+        """
+        known, command = _help(), self.prog.removeprefix("rxworker ").removeprefix("--")
+        if "help" not in settings:
+            settings["help"] = ChainMap(known[command].options, known["several"].options)[names[0]]
+        self.add_argument(*names, **settings)
+
 
 def make_parser() -> Parser:
     """The parser of the whole command. The defaults of the options are those of the functions."""
@@ -128,16 +141,29 @@ def make_parser() -> Parser:
     return parser
 
 
+class Help(NamedTuple):
+    """What ``--help`` prints of a command, or of an action of one."""
+
+    about: str
+    options: dict[str, str]
+    more: str
+
+
 @cache
-def _help() -> dict[str, str]:
-    """What ``--help`` prints of each command and of each action of one: a line, then examples and more."""
+def _help() -> dict[str, Help]:
+    """What ``--help`` prints of each, and, under ``several``, the options that several have."""
     text = Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^\[(.+)\]\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    read = re.compile(r"(.*\n)((?:\S+: .+\n)*)([\s\S]*)")
+    found = {name: read.findall(part)[0] for name, part in zip(parts[::2], parts[1::2], strict=True)}
+    return {
+        name: Help(about.strip(), dict(line.split(": ", 1) for line in options.splitlines()), more)
+        for name, (about, options, more) in found.items()
+    }
 
 
 def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, command: str = "") -> Parser:
-    about, _, more = _help()[f"{command} {name}".lstrip()].partition("\n")
+    about, _, more = _help()[f"{command} {name}".lstrip()]
     # Without abbreviations: a misspelt option must not allow anything.
     return parsers.add_parser(
         name,
@@ -150,58 +176,36 @@ def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, command:
     )
 
 
-def _add_several(
-    parser: Parser, option: str, dest: str, metavar: str, about: str, read: Callable[[str], object] = str
-) -> None:
-    """Add an option whose values become a list."""
-    text = f"{about}; may be given several times"
-    parser.add_argument(option, dest=dest, metavar=metavar, action="append", type=read, help=text)
-
-
-def _add_secret(parser: Parser, option: str, about: str) -> None:
-    parser.add_argument(option, metavar="NAME", help=f"the environment variable that holds {about}")
-
-
 def _add_demo(demo: Parser) -> None:
-    add = demo.add_argument
-    add("--fast", action="store_true", help="without pauses")
-    about = "on a page in the browser"
-    add("--web", dest="function", action="store_const", const="serve:demo_web", help=about)
-    add("--port", type=_port, help="with --web: the port; by default 8080, 0 for any free one")
-    about = "with --web: print the address and do not open the browser"
-    add("--no-open", dest="open_page", action="store_false", help=about)
+    add = demo.option
+    add("--fast", action="store_true")
+    add("--web", dest="function", action="store_const", const="serve:demo_web")
+    add("--port", type=_port)
+    add("--no-open", dest="open_page", action="store_false")
 
 
 def _add_chat(chat: Parser) -> None:
-    _add_worker(chat, required=False)
-    add = chat.add_argument
-    add("--plain", action="store_true", help="line by line, and not in full screen")
-    about = "without the ready hooks, see below"
-    add("--no-hooks", dest="hooks", action="store_false", help=about)
+    _add_worker(chat)
+    add = chat.option
+    add("--plain", action="store_true")
+    add("--no-hooks", dest="hooks", action="store_false")
     _add_log(chat)
-    about = "continue the last conversation, in --log or in the log that was used last"
-    add("--continue", dest="goes_on", action="store_true", help=about)
-    _add_several(chat, "--also", "also", "PROVIDER/NAME", "another model to switch to with /model")
+    add("--continue", dest="goes_on", action="store_true")
+    add("--also", dest="also", metavar="PROVIDER/NAME", action="append")
 
 
 def _add_serve(serve: Parser) -> None:
-    add = serve.add_argument
-    about = "the function that makes a worker for a conversation; it has the function's name without make_, or NAME"
-    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
-    add("--host", help="the address to listen on; by default 127.0.0.1")
-    add("--port", type=_port, help="the port; by default 8080, 0 for any free one")
+    add = serve.option
+    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*")
+    add("--host")
+    add("--port", type=_port)
     _add_access(serve)
-    about = "start runs of this kind in other processes, with rxworker work"
-    _add_several(serve, "--queue", "queue", "KIND", about)
-    about = "a dashboard that the page shows, in place of the ready ones"
-    _add_several(serve, "--dashboard", "dashboards", "MODULE:NAME", about)
-    about = 'also record the runs of another program, such as "claude-code --since 1d"; see rxworker tap'
-    _add_several(serve, "--tap", "taps", "SOURCE", about)
-    about = "send the alerts of the dashboards there; see --alert-secret-env"
-    add("--on-alert", metavar="URL", help=about)
-    _add_secret(serve, "--alert-secret-env", "the secret that signs alerts")
-    about = "at the end, how long it serves while /readyz answers 503, for a load balancer; 0"
-    add("--close-delay", type=_seconds, metavar="SECONDS", help=about)
+    add("--queue", dest="queue", metavar="KIND", action="append")
+    add("--dashboard", dest="dashboards", metavar="MODULE:NAME", action="append")
+    add("--tap", dest="taps", metavar="SOURCE", action="append")
+    add("--on-alert", metavar="URL")
+    add("--alert-secret-env", metavar="NAME")
+    add("--close-delay", type=_seconds, metavar="SECONDS")
     _add_served(serve)
 
 
@@ -221,34 +225,31 @@ def make_tap_parser() -> Parser:
 
 
 def _add_folder(source: Parser) -> None:
-    source.add_argument("folder", metavar="FOLDER", nargs="?", help="the folder of the session files")
-    about = "leave out session files that have not changed since: a moment, or an age such as 24h, 30d"
-    source.add_argument("--since", type=_moment, metavar="TIME", help=about)
+    source.option("folder", metavar="FOLDER", nargs="?")
+    source.option("--since", type=_moment, metavar="TIME")
 
 
 def _add_url(source: Parser) -> None:
-    source.add_argument("url", metavar="URL", help="the address")
-    _add_secret(source, "--token-env", "the token of the address")
+    source.option("url", metavar="URL")
+    source.option("--token-env", metavar="NAME")
 
 
 def _add_to(source: Parser) -> None:
-    source.add_argument("--to", required=True, metavar="URL", help="the address of the service")
+    source.option("--to", required=True, metavar="URL")
 
 
 def _add_listen(source: Parser) -> None:
-    about = "the address to listen on; without a host on this machine alone"
-    source.add_argument("--listen", type=_host_and_port, metavar="[HOST:]PORT", help=about)
-    _add_secret(source, "--token-env", "the token, which other machines need")
+    source.option("--listen", type=_host_and_port, metavar="[HOST:]PORT")
+    source.option("--token-env", metavar="NAME")
 
 
 def _add_input(source: Parser) -> None:
-    about = "begin a run there with this text; without it, the events are only read"
-    source.add_argument("--input", dest="given", metavar="TEXT", help=about)
+    source.option("--input", dest="given", metavar="TEXT")
 
 
 def _add_labels(source: Parser) -> None:
-    source.add_argument("--name", help="the name of the program in lists")
-    _add_several(source, "--label", "labels", "NAME=VALUE", "a label of its runs", _label)
+    source.option("--name")
+    source.option("--label", dest="labels", metavar="NAME=VALUE", action="append", type=_label)
 
 
 TAPPED: dict[str, Sequence[Callable[[Parser], None]]] = {
@@ -263,161 +264,134 @@ TAPPED: dict[str, Sequence[Callable[[Parser], None]]] = {
 
 
 def _add_mcp(mcp: Parser) -> None:
-    add = mcp.add_argument
-    about = "the function that makes a worker; the tool has its name without make_, or NAME"
-    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*", help=about)
-    add("--name", help="the name of the tool of --provider; worker")
-    add("--description", metavar="TEXT", help="the description of that tool")
-    about = "serve streamable HTTP there; 0 for any free port"
-    add("--http", type=_host_and_port, metavar="[HOST:]PORT", help=about)
+    add = mcp.option
+    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*")
+    add("--name")
+    add("--description", metavar="TEXT")
+    add("--http", type=_host_and_port, metavar="[HOST:]PORT")
     _add_access(mcp)
     _add_served(mcp)
 
 
 def _add_acp(acp: Parser) -> None:
-    about = "the function that makes a worker for a session, in place of --provider and --model"
-    acp.add_argument("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
+    acp.option("maker", nargs="?", metavar="MODULE:FUNCTION")
     _add_served(acp)
 
 
 def _add_served(parser: Parser) -> None:
     """Add what all servers have."""
     _add_log(parser)
-    parser.add_argument("--demo", action="store_true", help="a scripted model in place of a provider")
+    parser.option("--demo", action="store_true")
     _add_logging(parser)
-    _add_worker(parser, required=False)
+    _add_worker(parser)
 
 
 def _add_log(parser: Parser) -> None:
-    parser.add_argument("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
+    parser.option("--log", metavar="URL")
 
 
 def _add_access(parser: Parser) -> None:
     """Add what a server has that other machines can reach."""
-    _add_secret(parser, "--token-env", "the token")
-    about = "a name by which the server may be called, such as that of a proxy"
-    _add_several(parser, "--allow-host", "allowed_hosts", "NAME", about)
+    parser.option("--token-env", metavar="NAME")
+    parser.option("--allow-host", dest="allowed_hosts", metavar="NAME", action="append")
 
 
-def _add_worker(parser: Parser, *, required: bool) -> None:
+def _add_worker(parser: Parser) -> None:
     parser.set_defaults(options=None)
-    add = parser.add_argument
-    add("--provider", required=required, help=f"the provider: {provider_names()}")
-    add("--model", required=required, help="the model's name")
-    add("--base-url", metavar="URL", help="the address of the service, for your own server")
-    _add_secret(parser, "--api-key-env", "the key")
-    add("--system", metavar="TEXT", help="the system prompt")
-    about = "the maximum number of tokens of an answer"
-    add("--max-tokens", metavar="N", type=_positive, help=about)
-    about = "a function that the model may call"
-    _add_several(parser, "--tool", "tools", "MODULE:FUNCTION", about)
-    add("--gate", metavar="MODULE:NAME", help="a hold_back(...) that what clients send must pass")
+    add = parser.option
+    add("--provider", help=f"the provider: {provider_names()}")
+    add("--model")
+    add("--base-url", metavar="URL")
+    add("--api-key-env", metavar="NAME")
+    add("--system", metavar="TEXT")
+    add("--max-tokens", metavar="N", type=_positive)
+    add("--tool", dest="tools", metavar="MODULE:FUNCTION", action="append")
+    add("--gate", metavar="MODULE:NAME")
 
 
 def _add_decode(decode: Parser) -> None:
-    decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
-    decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
-    decode.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+    decode.option("provider", metavar="PROVIDER", help=provider_names())
+    decode.option("file", metavar="FILE")
+    decode.option("--json", dest="as_json", action="store_true")
 
 
 def _add_work(work: Parser) -> None:
     _add_address(work)
-    add = work.add_argument
-    add("maker", metavar="MODULE:FUNCTION", help="the function that makes a worker for a run")
-    add("--concurrency", type=_positive, metavar="N", help="how many runs at once; 8")
-    _add_several(work, "--kind", "kinds", "KIND", "only runs of this kind")
-    about = "how many runs of each tenant at once, in all processes"
-    add("--tenant-cap", type=_positive, metavar="N", help=about)
-    about = "how long running tools may take at the end; 20"
-    add("--drain", type=_seconds, metavar="SECONDS", help=about)
-    about = "serve /healthz and /readyz there; without a host at all addresses"
-    add("--health", type=_host_and_port, metavar="[HOST:]PORT", help=about)
+    add = work.option
+    add("maker", metavar="MODULE:FUNCTION")
+    add("--concurrency", type=_positive, metavar="N")
+    add("--kind", dest="kinds", metavar="KIND", action="append")
+    add("--tenant-cap", type=_positive, metavar="N")
+    add("--drain", type=_seconds, metavar="SECONDS")
+    add("--health", type=_host_and_port, metavar="[HOST:]PORT")
     _add_logging(work)
 
 
 def _add_address(parser: Parser) -> None:
-    about = "the log, for example sqlite:runs.db"
-    parser.add_argument("--log", dest="address", required=True, metavar="URL", help=about)
+    parser.option("--log", dest="address", required=True, metavar="URL")
 
 
 def _add_logging(parser: Parser) -> None:
-    add = parser.add_argument
-    levels = ("debug", "info", "warning", "error")
-    about = "of the messages on standard error, which are not the runs of --log"
-    add("--log-level", choices=levels, default="info", help=f"the lowest level {about}; info")
-    add("--log-format", choices=("text", "json"), default="text", help=f"the form {about}; text")
+    parser.option("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.option("--log-format", choices=("text", "json"), default="text")
 
 
 def _add_submit(submit: Parser) -> None:
     _add_address(submit)
-    add = submit.add_argument
-    add("text", metavar="TEXT", help="the input of the run")
-    add("--kind", help="which worker is to run it")
-    add("--tenant", help="whose run it is")
-    add("--priority", type=int, metavar="N", help="higher ones are taken first; 0")
-    about = "the id of the run, by default a new one; the same id twice is the same run"
-    add("--run", dest="run_id", metavar="ID", help=about)
-    about = "no process takes the run before: seconds since the epoch, ISO 8601, or a time from now such as 24h, 30d"
-    add("--at", metavar="TIME", type=_later, help=about)
+    add = submit.option
+    add("text", metavar="TEXT")
+    add("--kind")
+    add("--tenant")
+    add("--priority", type=int, metavar="N")
+    add("--run", dest="run_id", metavar="ID")
+    add("--at", metavar="TIME", type=_later)
 
 
 def _add_dash(dash: Parser) -> None:
     _add_address(dash)
-    add = dash.add_argument
-    add("dashboard", metavar="MODULE:NAME", help="the dashboard")
-    _add_several(dash, "--run", "runs", "RUN", "only this run")
-    about = (
-        "the moment that is shown: seconds since the epoch, or a date and a time; by default that of the last record"
-    )
-    add("--at", type=_moment, metavar="TIME", help=about)
-    about = "only what was recorded then or later: a time as for --at, or an age such as 24h, 30d"
-    add("--since", type=_moment, metavar="TIME", help=about)
-    add("--until", type=_moment, metavar="TIME", help="only what was recorded before")
-    about = "only runs with this: tenant=acme, user=, label=NAME=VALUE, worker=, model=, tool=, status=, text="
-    _add_several(dash, "--where", "where", "NAME=VALUE", about, _filter)
-    add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
-    about = "print it again whenever it has changed, until Ctrl-C"
-    add("--follow", action="store_true", help=about)
-    about = "also the operators of each panel: what they have emitted, their times and errors"
-    add("--explain", dest="explained", action="store_true", help=about)
+    add = dash.option
+    add("dashboard", metavar="MODULE:NAME")
+    add("--run", dest="runs", metavar="RUN", action="append")
+    add("--at", type=_moment, metavar="TIME")
+    add("--since", type=_moment, metavar="TIME")
+    add("--until", type=_moment, metavar="TIME")
+    add("--where", dest="where", metavar="NAME=VALUE", action="append", type=_filter)
+    add("--width", type=_positive, metavar="N")
+    add("--follow", action="store_true")
+    add("--explain", dest="explained", action="store_true")
 
 
 def _add_lab(lab: Parser) -> None:
     _add_address(lab)
-    add = lab.add_argument
-    add("candidate", metavar="MODULE:FUNCTION", help="the function that makes the worker that is compared")
-    about = "only runs with this: tag:NAME, an annotation that is not false, or NAME=VALUE as in rxworker dash"
-    _add_several(lab, "--where", "where", "FILTER", about)
-    about = "log: the stored responses; real: the candidate's own model, with a budget; by default log"
-    add("--model", choices=("log", "real"), help=about)
-    add("--max-cost", type=_amount, metavar="AMOUNT", help="with --model real: what all runs may cost")
-    add("--max-tokens", type=_positive, metavar="N", help="with --model real: how many tokens all runs may take")
-    about = "real, or real:NAME,NAME: run all tools, or these; by default their results are those of the log"
-    add("--tools", metavar="WHICH", help=about)
-    add("--group", metavar="LABEL", help="a summary for each value of this label, which the reports then show")
-    for form, what in (("html", "an HTML page"), ("junit", "the XML of JUnit"), ("json", "JSON")):
-        add(f"--{form}", metavar="FILE", help=f"write the report there as {what}")
+    add = lab.option
+    add("candidate", metavar="MODULE:FUNCTION")
+    add("--where", dest="where", metavar="FILTER", action="append")
+    add("--model", choices=("log", "real"))
+    add("--max-cost", type=_amount, metavar="AMOUNT")
+    add("--max-tokens", type=_positive, metavar="N")
+    add("--tools", metavar="WHICH")
+    add("--group", metavar="LABEL")
+    for form in ("--html", "--junit", "--json"):
+        add(form, metavar="FILE")
 
 
 def _add_docs(docs: Parser) -> None:
-    about = "the name of a page, with # and the name of a section, or words to search for"
-    docs.add_argument("words", metavar="PAGE or WORDS", nargs="*", help=about)
-    docs.add_argument("--all", dest="whole", action="store_true", help="print all pages")
+    docs.option("words", metavar="PAGE or WORDS", nargs="*")
+    docs.option("--all", dest="whole", action="store_true")
 
 
 def _add_providers(providers: Parser) -> None:
     actions = providers.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
-    add = _add_parser(actions, "check", "providers").add_argument
-    add("model", metavar="MODEL", help="the model's name")
-    add("--provider", help="the provider, by default that of the model's maker, or else openai-chat")
-    add("--base-url", metavar="URL", help="the address of the service")
-    add("--json", dest="as_json", action="store_true", help="print one JSON object")
+    add = _add_parser(actions, "check", "providers").option
+    add("model", metavar="MODEL")
+    add("--provider")
+    add("--base-url", metavar="URL")
+    add("--json", dest="as_json", action="store_true")
 
 
 def _add_new(new: Parser) -> None:
-    names = ("chat", "board", "tool-server", "moderator", "fleet")
-    new.add_argument("template", choices=names, help=f"what it is: {', '.join(names)}")
-    new.add_argument("folder", metavar="FOLDER", help="where, a new or an empty folder")
+    new.option("template", choices=("chat", "board", "tool-server", "moderator", "fleet"))
+    new.option("folder", metavar="FOLDER")
 
 
 STATUSES = (
@@ -430,54 +404,50 @@ def _add_runs(runs: Parser) -> None:
     _add_address(runs)
     actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
     for name in [each.removeprefix("runs ") for each in _help() if each.startswith("runs ")]:
-        add = _add_parser(actions, name, "runs").add_argument
+        add = _add_parser(actions, name, "runs").option
         if name not in ("list", "import", "prune", "upgrade", "mark-time"):
-            add("run_id", metavar="RUN", help="the id of the run")
+            add("run_id", metavar="RUN")
         match name:
             case "list":
-                add("--status", choices=STATUSES, help="only runs of this status")
-                about = "only runs with this label; several times for several labels"
-                add("--label", type=_label, action="append", metavar="NAME=TEXT", help=about)
-                add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
+                add("--status", choices=STATUSES)
+                add("--label", type=_label, action="append", metavar="NAME=TEXT")
+                add("--limit", type=_positive, metavar="N")
             case "replay":
-                about = "how many times faster than the run was; 0 for no pauses"
-                add("--speed", type=float, metavar="N", help=about)
+                add("--speed", type=float, metavar="N")
             case "fork":
-                about = "the last record to copy; by default all"
-                add("--at", type=_positive, metavar="SEQ", help=about)
+                add("--at", type=_positive, metavar="SEQ")
             case "diff":
-                add("other", metavar="OTHER", help="the id of the run to compare it with")
+                add("other", metavar="OTHER")
             case "export":
-                add("--file", metavar="FILE", help="by default standard output")
+                add("--file", metavar="FILE")
             case "import":
-                add("file", metavar="FILE", help="- is standard input")
+                add("file", metavar="FILE")
             case "send":
-                add("text", metavar="TEXT", help="the message")
-                about = "cut off the response that is being written; before the next request; when the run would end"
-                add("--when", choices=("now", "turn", "end"), help=f"{about}; by default turn")
-                add("--replaces", metavar="ID", help="the id of a message that waits, in place of which this is sent")
+                add("text", metavar="TEXT")
+                add("--when", choices=("now", "turn", "end"))
+                add("--replaces", metavar="ID")
             case "withdraw":
-                add("sent", metavar="ID", help="the id of the message, as send has printed it")
+                add("sent", metavar="ID")
             case "deliver":
-                add("call_id", metavar="CALL", help="the id of the call, or its idempotency key")
-                add("--text", metavar="TEXT", help="the result; - is standard input")
-                add("--json", metavar="JSON", help="in place of it: a result that is JSON; - is standard input")
-                add("--error", action="store_true", dest="is_error", help="the call has failed")
+                add("call_id", metavar="CALL")
+                add("--text", metavar="TEXT")
+                add("--json", metavar="JSON")
+                add("--error", action="store_true", dest="is_error")
             case "signal":
-                add("name", metavar="NAME", help="the name that a tool waits for, such as paid")
-                add("value", metavar="VALUE", nargs="?", default="", help="a JSON object; otherwise a text")
+                add("name", metavar="NAME")
+                add("value", metavar="VALUE", nargs="?", default="")
             case "cancel" | "requeue":
-                add("--reason", metavar="TEXT", help="why; it is stored")
+                add("--reason", metavar="TEXT")
             case "annotate":
-                add("name", metavar="NAME", help="what is judged, such as rating or correct")
-                add("value", metavar="VALUE", help="JSON, such as 5 or false; otherwise a text")
-                add("--comment", metavar="TEXT", help="why; it is stored")
-                add("--by", metavar="NAME", help="the person or the program")
-                add("--seq", metavar="SEQ", type=_positive, help="the record that it is about; by default the run")
+                add("name", metavar="NAME")
+                add("value", metavar="VALUE")
+                add("--comment", metavar="TEXT")
+                add("--by", metavar="NAME")
+                add("--seq", metavar="SEQ", type=_positive)
             case "mark-time":
-                add("text", metavar="TEXT", help="what happened, such as a deployment")
-                add("--at", metavar="TIME", type=_moment, help="seconds since the epoch, or ISO 8601; by default now")
-                add("--by", metavar="NAME", help="the person or the program")
+                add("text", metavar="TEXT")
+                add("--at", metavar="TIME", type=_moment)
+                add("--by", metavar="NAME")
             case "decide":
                 _add_decisions(add)
             case "prune":
@@ -488,21 +458,16 @@ def _add_runs(runs: Parser) -> None:
 
 def _add_decisions(add: Callable[..., object]) -> None:
     for verb in ("approve", "deny"):
-        add(f"--{verb}", metavar="CALL", action="append", help=f"{verb} this call; may be given several times")
-    add("--reason", metavar="TEXT", help="with --deny: why, for the model")
-    about = (
-        'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is '
-        "standard input"
-    )
-    add("--decisions", metavar="JSON", action="append", help=about)
-    add("--continue", dest="go_on", action="store_true", help="go on, where no call waits")
+        add(f"--{verb}", metavar="CALL", action="append")
+    add("--reason", metavar="TEXT")
+    add("--decisions", metavar="JSON", action="append")
+    add("--continue", dest="go_on", action="store_true")
 
 
 def _add_bounds(add: Callable[..., object]) -> None:
-    about = "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
-    add("--max-age", type=_duration, metavar="AGE", help=about)
-    add("--max-runs", type=_count, metavar="N", help="keep at most so many runs")
-    add("--max-bytes", type=_bytes, metavar="SIZE", help="keep at most so many bytes of entries, such as 5G, 300M")
+    add("--max-age", type=_duration, metavar="AGE")
+    add("--max-runs", type=_count, metavar="N")
+    add("--max-bytes", type=_bytes, metavar="SIZE")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {

@@ -107,7 +107,7 @@ def test_ctrl_c_before_a_command_runs_is_130(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) -> None:
     """An option that no parameter takes would be accepted and have no effect."""
-    parser = Parser(argument_default=argparse.SUPPRESS)
+    parser = Parser(prog=f"rxworker {command}", argument_default=argparse.SUPPRESS)
     function, add_options = COMMANDS[command]
     module, _, name = function.partition(":")
     add_options(parser)
@@ -119,7 +119,7 @@ def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_option_of_an_action_is_a_parameter_of_its_function(action: str) -> None:
-    runs = Parser()
+    runs = Parser(prog="rxworker runs")
     COMMANDS["runs"][-1](runs)
     actions: Any = next(each.choices for each in runs._actions if each.dest == "action")
     taken: set[str] = {each.dest for each in actions[action]._actions} - {"help"}
@@ -132,3 +132,8 @@ def test_an_argument_that_is_not_known_names_the_help_of_its_command(
 ) -> None:
     assert main(argv) == 2
     assert f"unrecognized arguments: {argv[-1]} (see {command} --help)" in capsys.readouterr().err
+
+
+def test_an_option_without_help_is_refused_when_the_parser_is_made() -> None:
+    with pytest.raises(KeyError, match="--colour"):
+        Parser(prog="rxworker demo").option("--colour")
