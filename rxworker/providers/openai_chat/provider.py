@@ -8,7 +8,7 @@ the server takes it by `dialects`, which also defines what ids of calls look lik
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Unpack
 
@@ -18,7 +18,7 @@ from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
-from rxworker.providers.base import Options, Request, ToolChoice
+from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.content import FAILED, arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import (
     Body,
@@ -44,66 +44,6 @@ from rxworker.providers.takes import FORMATS, TAKES, PartEncoders, media, readab
 NAME = "openai_chat"
 _TAKES = TAKES[NAME]
 decode_messages = msgspec.json.Decoder(list[JsonObject]).decode
-
-
-def encode(
-    model: str,
-    request: Request,
-    encoder: MessagesEncoder,
-    known: Callable[[Sequence[ToolMeta]], Raw],
-    caching: JsonObject,
-    *,
-    marks: bool = False,
-) -> Body:
-    """The body.
-
-    Args:
-        model: The name of the model.
-        request: The conversation so far, the tools that the model may call, and the settings.
-        encoder: An encoder for the server of the request. It has encoded the beginning of the conversation, or is new.
-        known: Gives the tools as JSON.
-        caching: Fields for OpenAI's cache.
-        marks: Whether the server takes marks of what may be cached, for this model.
-
-    Raises:
-        ConfigurationError: A tool requires something that the protocol does not have.
-    """
-    conversation, tools, options = request.conversation, request.tools, request.options
-    dialect = encoder.dialect
-    encoder.feed_new(conversation.messages)
-    system = conversation.system
-    if options.output is not None and not dialect.has_schemas:
-        system = with_schema(system, options.output.schema)
-    mark: JsonObject | None = None
-    if marks and options.cache == "auto":
-        mark = {"type": "ephemeral"}
-        if options.cache_ttl:
-            mark["ttl"] = options.cache_ttl
-    body: Body = {"model": model, "messages": encoder.messages(system, mark), "stream": True}
-    if dialect.usage_option:
-        body["stream_options"] = {"include_usage": True}
-    body |= dict.fromkeys(dialect.flags, True)
-    if tools:
-        body |= dict.fromkeys(dialect.tool_flags, True)
-        is_changed = "tools" in options.extra
-        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
-        if options.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = options.parallel_tool_calls
-    body |= settings_as(options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature")
-    body |= caching
-    if options.thinking == 0 and dialect.switch:
-        body["thinking"] = {"type": "disabled"}
-    elif options.thinking is not None:
-        body["reasoning_effort"] = effort(options.thinking)
-    if options.output is not None:
-        body["response_format"] = (
-            {"type": "json_schema", "json_schema": answer_schema(options.output)}
-            if dialect.has_schemas
-            else {"type": "json_object"}
-        )
-    return with_extra(body, options.extra) if options.extra else body
 
 
 class MessagesEncoder(MessageEncoder):
@@ -436,5 +376,47 @@ class OpenAIChat(OpenAIService):
         marks = info.caching == "marks" and info.vendor in dialect.cache_marks
         new = MessagesEncoder(dialect, has_tools=bool(request.tools), breakpoints=takes_breakpoints(host, info))
         caching = cache_settings(host, request, ("30m",), info)
-        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching, marks=marks)
-        return self._remembered.encode(request.conversation.messages, new, body)
+        fields = partial(self._fields, request, caching, marks)
+        return self._remembered.encode(request.conversation.messages, new, fields)
+
+    def _fields(self, request: Draft, caching: JsonObject, marks: bool, encoder: MessagesEncoder) -> Body:
+        """The body, with the fields for OpenAI's cache, and with marks of what may be cached where a server takes them.
+
+        The encoder has taken the beginning of the conversation, or is new.
+        """
+        conversation, tools, options = request.conversation, request.tools, request.options
+        dialect = encoder.dialect
+        encoder.feed_new(conversation.messages)
+        system = conversation.system
+        if options.output is not None and not dialect.has_schemas:
+            system = with_schema(system, options.output.schema)
+        mark: JsonObject | None = None
+        if marks and options.cache == "auto":
+            mark = {"type": "ephemeral"}
+            if options.cache_ttl:
+                mark["ttl"] = options.cache_ttl
+        body: Body = {"model": self.model, "messages": encoder.messages(system, mark), "stream": True}
+        if dialect.usage_option:
+            body["stream_options"] = {"include_usage": True}
+        body |= dict.fromkeys(dialect.flags, True)
+        if tools:
+            body |= dict.fromkeys(dialect.tool_flags, True)
+            is_changed = "tools" in options.extra
+            body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else self._remembered.tools(tools)
+            if options.tool_choice is not None:
+                body["tool_choice"] = _tool_choice(options.tool_choice)
+            if options.parallel_tool_calls is not None:
+                body["parallel_tool_calls"] = options.parallel_tool_calls
+        body |= settings_as(options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature")
+        body |= caching
+        if options.thinking == 0 and dialect.switch:
+            body["thinking"] = {"type": "disabled"}
+        elif options.thinking is not None:
+            body["reasoning_effort"] = effort(options.thinking)
+        if options.output is not None:
+            body["response_format"] = (
+                {"type": "json_schema", "json_schema": answer_schema(options.output)}
+                if dialect.has_schemas
+                else {"type": "json_object"}
+            )
+        return with_extra(body, options.extra) if options.extra else body

@@ -19,11 +19,10 @@ The input of a request is a row of items: messages, calls and their results each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from msgspec import Raw
 from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
@@ -31,7 +30,7 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, Message, ToolMeta, content
 from rxworker.messages.lenient_json import as_array, as_object, json_text, read_json
 from rxworker.providers.background import BackgroundDecoder
-from rxworker.providers.base import HttpRequest, Options, Request, ResumableDecoder, ToolChoice
+from rxworker.providers.base import HttpRequest, Options, ResumableDecoder, ToolChoice
 from rxworker.providers.content import (
     FAILED,
     arguments,
@@ -73,57 +72,6 @@ NAME = "openai_responses"
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
 SEALED = "reasoning.encrypted_content"
-
-
-def encode(
-    model: str,
-    request: Request,
-    encoder: InputEncoder,
-    known: Callable[[Sequence[ToolMeta]], Raw],
-    caching: JsonObject,
-    *,
-    thinks: bool = True,
-) -> Body:
-    """The body.
-
-    Args:
-        model: The name of the model.
-        request: The conversation so far, the tools that the model may call, and the settings.
-        encoder: One that took the beginning of the conversation, or a new one.
-        known: Gives the tools as JSON.
-        caching: Fields for OpenAI's cache.
-        thinks: Whether the model can think. One that cannot refuses a request for sealed reasoning.
-
-    Raises:
-        ConfigurationError: A tool is strict, and the model cannot be held to its schema.
-    """
-    tools, options = request.tools, request.options
-    system, messages = split_system(request.conversation)
-    encoder.feed_new(messages)
-    body: Body = {"model": model, "input": array(encoder.items), "stream": True}
-    if system:
-        body["instructions"] = system
-    if tools:
-        is_changed = "tools" in options.extra
-        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-    body |= encode_options(options, tools) | caching
-    # Nothing is kept by the service, so that what it thought must come with the answer, sealed.
-    body["store"] = False
-    if thinks:
-        body["include"] = [SEALED]
-    if not options.extra:
-        return body
-    if options.extra.get("background") is True:
-        body["store"] = True  # the service refuses a response in the background that it may not keep
-    extra = options.extra
-    is_stored = body["store"] is True or extra.get("store") is True
-    if isinstance(extra.get("include"), list | tuple) and not is_stored:
-        # Without the sealed reasoning the next request could not be sent, since nothing is stored.
-        ours = [SEALED] if thinks else []
-        more: Json = [*ours, *(one for one in as_array(extra["include"]) if one not in ours)]
-        extra = {**extra, "include": more}
-    # ``None`` takes these out for every model, also for one that is not sent them.
-    return {k: v for k, v in with_extra(body, extra).items() if v is not None or k not in ("store", "include")}
 
 
 class InputEncoder(MessageEncoder):
@@ -473,11 +421,42 @@ class OpenAIResponses(OpenAIService):
     _numbers = staticmethod(numbers)
 
     def _body(self, request: Draft) -> bytes:
-        thinks, host, info = request.info.efforts != (), host_of(request.url), self._cached
+        host, info = host_of(request.url), self._cached
         caching = cache_settings(host, request, LIFETIMES, info)
         new = InputEncoder(breakpoints=takes_breakpoints(host, info))
-        body = partial(encode, self.model, request, known=self._remembered.tools, caching=caching, thinks=thinks)
-        return self._remembered.encode(request.conversation.messages, new, body)
+        return self._remembered.encode(request.conversation.messages, new, partial(self._fields, request, caching))
+
+    def _fields(self, request: Draft, caching: JsonObject, encoder: InputEncoder) -> Body:
+        """The body, with the fields for OpenAI's cache. The encoder has taken its beginning, or is new."""
+        tools, options = request.tools, request.options
+        system, messages = split_system(request.conversation)
+        encoder.feed_new(messages)
+        body: Body = {"model": self.model, "input": array(encoder.items), "stream": True}
+        if system:
+            body["instructions"] = system
+        if tools:
+            is_changed = "tools" in options.extra
+            body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else self._remembered.tools(tools)
+        body |= encode_options(options, tools) | caching
+        # Nothing is kept by the service, so that what it thought must come with the answer, sealed.
+        body["store"] = False
+        # A model that cannot think refuses a request for sealed reasoning.
+        thinks = request.info.efforts != ()
+        if thinks:
+            body["include"] = [SEALED]
+        if not options.extra:
+            return body
+        if options.extra.get("background") is True:
+            body["store"] = True  # the service refuses a response in the background that it may not keep
+        extra = options.extra
+        is_stored = body["store"] is True or extra.get("store") is True
+        if isinstance(extra.get("include"), list | tuple) and not is_stored:
+            # Without the sealed reasoning the next request could not be sent, since nothing is stored.
+            ours = [SEALED] if thinks else []
+            more: Json = [*ours, *(one for one in as_array(extra["include"]) if one not in ours)]
+            extra = {**extra, "include": more}
+        # ``None`` takes these out for every model, also for one that is not sent them.
+        return {k: v for k, v in with_extra(body, extra).items() if v is not None or k not in ("store", "include")}
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``).
