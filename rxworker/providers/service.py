@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from operator import is_
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
@@ -21,12 +22,11 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing import Decoder, SseDecoder
-from rxworker.framing.sse import SseFrame
 from rxworker.messages import Content, Conversation, Counts, JsonObject, Message, OpaqueBlock, ToolMeta
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder, hidden_url, is_secret
-from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.batch_decoder import BatchDecoder, Framing
 from rxworker.providers.content import with_schema
 from rxworker.providers.encode_cache import Body, Remembered
 from rxworker.providers.endpoint import (
@@ -113,7 +113,8 @@ class Service(ABC):
     _own_headers: ClassVar[Mapping[str, str]] = {}  # which those that are given replace
     _room: int | None = None  # what is sent where the options have no maximum
     _encode: ClassVar[Callable[[str, Draft], Body]]
-    _frame_decoder: ClassVar[type[Decoder[SseFrame, ResponseEvent]]]
+    _framing: ClassVar[Callable[..., Framing[Any]]] = partial(SseDecoder, stray=True)
+    _frame_decoder: ClassVar[type[Decoder[Any, ResponseEvent]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
 
     def __init_subclass__(cls) -> None:
@@ -308,7 +309,7 @@ class Service(ABC):
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(SseDecoder(stray=True), type(self)._frame_decoder())
+        return BatchDecoder(type(self)._framing(), type(self)._frame_decoder())
 
     def counts(self, usage: Usage) -> Counts:
         """The usage as the provider itself counts it."""

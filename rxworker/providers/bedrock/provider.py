@@ -27,8 +27,8 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, RequestEncoder
 from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
 from rxworker.providers.anthropic.wire import numbers as numbers_of_messages
-from rxworker.providers.base import Authorize, HttpRequest, Options, ResponseDecoder
-from rxworker.providers.batch_decoder import BatchDecoder, Events
+from rxworker.providers.base import Authorize, HttpRequest, Options
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.bedrock.decode import BedrockDecoder, numbers, stream_failure
 from rxworker.providers.bedrock.encode import NAME, encode
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
@@ -113,6 +113,7 @@ class BedrockService(Service):
 
     _variable = "AWS_BEARER_TOKEN_BEDROCK"
     _accept = (STREAM,)
+    _framing = EventStreamDecoder
     _vendors = ("anthropic", "amazon")
     _operation: str
 
@@ -199,6 +200,7 @@ class Bedrock(BedrockService):
 
     name = NAME
     _operation = "converse-stream"
+    _frame_decoder = BedrockDecoder
     _numbers = staticmethod(numbers)
 
     def _settled(self, request: Draft) -> Options:
@@ -214,65 +216,6 @@ class Bedrock(BedrockService):
 
     def _body(self, request: Draft) -> bytes:
         return msgspec.json.encode(encode(self.model, request, request.info))
-
-    def decoder(self) -> ResponseDecoder:
-        """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(EventStreamDecoder(), BedrockDecoder())
-
-
-class AnthropicBedrock(BedrockService):
-    """Claude on Amazon Bedrock, by Anthropic's own Messages protocol (InvokeModelWithResponseStream).
-
-    Its messages are those of `Anthropic`: a conversation may go on with either.
-
-    Args:
-        model: The id of a model or an inference profile, or its ARN.
-        region: As for `Bedrock`.
-        api_key: As for `Bedrock`.
-        profile: As for `Bedrock`.
-        base_url: As for `Bedrock`.
-        address: As for `Bedrock`.
-        headers: As for `Bedrock`.
-        info: As for `Bedrock`.
-        max_tokens: The maximum of tokens of an answer, if the request's options have none.
-
-    Raises:
-        ConfigurationError: The region or the ``base_url`` is not valid.
-
-    >>> from rxworker.providers import Options
-    >>> from rxworker.messages import Conversation
-    >>> provider = AnthropicBedrock("anthropic.claude-haiku-4-5-20251001-v1:0", region="eu-west-1", api_key="k")
-    >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
-    'invoke-with-response-stream'
-    """
-
-    name = "anthropic"
-    _operation = "invoke-with-response-stream"
-    _numbers = staticmethod(numbers_of_messages)
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        region: str | None = None,
-        profile: str | None = None,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        **settings: Unpack[Settings],
-    ) -> None:
-        super().__init__(model, region=region, profile=profile, **settings)
-        self._room = max_tokens
-        self._messages = RequestEncoder(model, max_tokens, VERSION, ("model", "stream"))
-
-    def _settled(self, request: Draft) -> Options:
-        return with_binding(request, self._headers.get(BETAS))
-
-    def _body(self, request: Draft) -> bytes:
-        headers = self._headers | checked_headers(request.options.headers)
-        return self._messages.encode(request, betas=headers.get(BETAS))  # read in the body
-
-    def decoder(self) -> ResponseDecoder:
-        """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(EventStreamDecoder(), InvokeDecoder())
 
 
 class InvokeDecoder:
@@ -304,6 +247,58 @@ def _bytes_in(raw: Json) -> bytes | None:
         return base64.b64decode(within, validate=True) if isinstance(within, str) else None
     except ValueError:
         return None
+
+
+class AnthropicBedrock(BedrockService):
+    """Claude on Amazon Bedrock, by Anthropic's own Messages protocol (InvokeModelWithResponseStream).
+
+    Its messages are those of `Anthropic`: a conversation may go on with either.
+
+    Args:
+        model: The id of a model or an inference profile, or its ARN.
+        region: As for `Bedrock`.
+        api_key: As for `Bedrock`.
+        profile: As for `Bedrock`.
+        base_url: As for `Bedrock`.
+        address: As for `Bedrock`.
+        headers: As for `Bedrock`.
+        info: As for `Bedrock`.
+        max_tokens: The maximum of tokens of an answer, if the request's options have none.
+
+    Raises:
+        ConfigurationError: The region or the ``base_url`` is not valid.
+
+    >>> from rxworker.providers import Options
+    >>> from rxworker.messages import Conversation
+    >>> provider = AnthropicBedrock("anthropic.claude-haiku-4-5-20251001-v1:0", region="eu-west-1", api_key="k")
+    >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
+    'invoke-with-response-stream'
+    """
+
+    name = "anthropic"
+    _operation = "invoke-with-response-stream"
+    _frame_decoder = InvokeDecoder
+    _numbers = staticmethod(numbers_of_messages)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        region: str | None = None,
+        profile: str | None = None,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(model, region=region, profile=profile, **settings)
+        self._room = max_tokens
+        self._messages = RequestEncoder(model, max_tokens, VERSION, ("model", "stream"))
+
+    def _settled(self, request: Draft) -> Options:
+        return with_binding(request, self._headers.get(BETAS))
+
+    def _body(self, request: Draft) -> bytes:
+        headers = self._headers | checked_headers(request.options.headers)
+        return self._messages.encode(request, betas=headers.get(BETAS))  # read in the body
 
 
 def _message_of(raw: Mapping[str, object]) -> object:

@@ -25,8 +25,7 @@ from functools import lru_cache
 from rxworker.errors import LocalProtocolError
 from rxworker.framing import NdjsonDecoder
 from rxworker.messages import Conversation, Json, JsonObject, Message, ToolMeta, content
-from rxworker.providers.base import AUTO, Request, ResponseDecoder
-from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.base import AUTO, Request
 from rxworker.providers.content import FAILED, arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
@@ -266,6 +265,8 @@ class Ollama(Service):
     _encode = staticmethod(encode)
     _variable = "OLLAMA_API_KEY"
     _accept = STREAMS
+    _framing = NdjsonDecoder
+    _frame_decoder = OllamaDecoder
     _numbers = staticmethod(numbers)
 
     def _check_base(self, base_url: str) -> None:
@@ -282,7 +283,3 @@ class Ollama(Service):
     def structures_beside_tools(self) -> bool:
         """Never: its grammar of the answer leaves no calls."""
         return False
-
-    def decoder(self) -> ResponseDecoder:
-        """A fresh machine from the answer's bytes to events."""
-        return BatchDecoder(NdjsonDecoder(), OllamaDecoder())
