@@ -606,7 +606,8 @@ class Stub:
 
 LIKE_OURS = {
     *("langgraph-tools", "langgraph-whole", "langgraph-retried", "langgraph-nested"),
-    *("openai_agents-tools", "openai_agents-handed_off", "openai_agents-nested", "pydantic_ai-tools"),
+    *("openai_agents-tools", "openai_agents-handed_off", "openai_agents-nested", "openai_agents-hosted"),
+    *("pydantic_ai-tools", "pydantic_ai-hosted"),
 }
 """The recordings of libraries that our loop can repeat."""
 
