@@ -8,27 +8,6 @@ from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import Wire, code_of, data_frame, sent, sent_errors, stop_word
 
-STOP_WORDS = {
-    StopKind.END_TURN: "end_turn",
-    StopKind.MAX_TOKENS: "max_tokens",
-    StopKind.STOP_SEQUENCE: "stop_sequence",
-    StopKind.TOOL_USE: "tool_use",
-    StopKind.REFUSAL: "refusal",
-    StopKind.CONTENT_FILTER: "refusal",
-    StopKind.PAUSE_TURN: "pause_turn",
-}
-ERROR_WORDS = {
-    "authentication": "authentication_error",
-    "permission": "permission_error",
-    "not_found": "not_found_error",
-    "invalid_request": "invalid_request_error",
-    "context_length": "invalid_request_error",
-    "quota": "billing_error",
-    "rate_limit": "rate_limit_error",
-    "overloaded": "overloaded_error",
-    "timeout": "timeout_error",
-    "server": "api_error",
-}
 PING = data_frame({"type": "ping"}, "ping")
 
 
@@ -53,7 +32,7 @@ def anthropic_frames(reply: Reply, *, number: int = 1, model: str = "claude-scri
 
 def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    kind = code_of(error, ERROR_WORDS) or "api_error"
+    kind = code_of(error, "anthropic") or "api_error"
     body: JsonObject = {"type": "error", "error": {"type": kind, "message": error.message}}
     return {**body, "request_id": error.request_id} if error.request_id else body
 
@@ -103,7 +82,7 @@ def _delta(index: int, kind: str, **fields: Json) -> bytes:
 def _message_delta(reply: Reply) -> bytes:
     """The frame with the stop reason and the final count."""
     reason = reply.stop_reason
-    delta: JsonObject = {"stop_reason": stop_word(reply, STOP_WORDS), "stop_sequence": None}
+    delta: JsonObject = {"stop_reason": stop_word(reply, "anthropic"), "stop_sequence": None}
     if reason.kind is StopKind.STOP_SEQUENCE:
         delta["stop_sequence"] = reason.detail
     if reason.kind is StopKind.REFUSAL and reason.detail:

@@ -8,32 +8,10 @@ from zlib import crc32
 import msgspec
 
 from rxworker.events import Error
-from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
+from rxworker.messages import Json, JsonObject, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import Wire, code_of, sent, sent_errors, stop_word
-
-STOP_WORDS = {
-    StopKind.END_TURN: "end_turn",
-    StopKind.MAX_TOKENS: "max_tokens",
-    StopKind.STOP_SEQUENCE: "stop_sequence",
-    StopKind.TOOL_USE: "tool_use",
-    StopKind.REFUSAL: "content_filtered",
-    StopKind.CONTENT_FILTER: "content_filtered",
-    StopKind.MALFORMED: "malformed_model_output",
-}
-ERROR_WORDS = {
-    "authentication": "unrecognizedClientException",
-    "permission": "accessDeniedException",
-    "not_found": "resourceNotFoundException",
-    "invalid_request": "validationException",
-    "context_length": "validationException",
-    "quota": "serviceQuotaExceededException",
-    "rate_limit": "throttlingException",
-    "overloaded": "serviceUnavailableException",
-    "timeout": "modelTimeoutException",
-    "server": "internalServerException",
-}
 
 
 def bedrock_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> list[bytes]:
@@ -51,14 +29,14 @@ def bedrock_frames(reply: Reply, *, number: int = 1, model: str = "scripted") ->
     del model
     head = [event_message("messageStart", {"role": "assistant"})]
     blocks = [_block(reply, index, block) for index, block in enumerate(reply.blocks(f"tooluse_{number}"))]
-    stop = event_message("messageStop", {"stopReason": stop_word(reply, STOP_WORDS)})
+    stop = event_message("messageStop", {"stopReason": stop_word(reply, "bedrock")})
     errors = [_exception(error) for error in sent_errors(reply)]
     return sent(reply, head, blocks, [stop, _metadata(reply.usage or Usage())], errors)
 
 
 def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error. The service sends its code in a header; a client reads it here, too."""
-    return {"message": error.message, "code": code_of(error, ERROR_WORDS)}
+    return {"message": error.message, "code": code_of(error, "bedrock")}
 
 
 def event_message(kind: str, payload: JsonObject, *, is_exception: bool = False) -> bytes:
@@ -115,7 +93,7 @@ def _metadata(usage: Usage) -> bytes:
 
 
 def _exception(error: Error) -> bytes:
-    code = code_of(error, ERROR_WORDS) or "internalServerException"
+    code = code_of(error, "bedrock") or "internalServerException"
     return event_message(code, {"message": error.message}, is_exception=True)
 
 

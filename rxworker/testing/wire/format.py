@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -86,15 +87,31 @@ def given_arguments(value: JsonObject | str) -> Json:
         return value
 
 
-def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
+class Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """The words of a provider.
+
+    Attributes:
+        stops: Why a response ends.
+        errors: The kinds of errors.
+    """
+
+    stops: dict[StopKind, str]
+    errors: dict[str, str] = {}
+
+
+WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=dict[str, Words])
+"""The words of each provider, by its name."""
+
+
+def stop_word(reply: Reply, name: str) -> str:
     """The provider's word for why a reply ends; a reason that it does not have is sent as one it does not know."""
     reason = reply.stop_reason
-    return reason.raw or words.get(reason.kind) or reason.kind.value
+    return reason.raw or WORDS[name].stops.get(reason.kind) or reason.kind.value
 
 
-def code_of(error: Error, words: Mapping[str, str | None]) -> str | None:
+def code_of(error: Error, name: str) -> str | None:
     """The provider's word for an error: its own code where it has one, or that of its kind."""
-    return error.code if error.code and error.code != error.kind else words.get(error.kind)
+    return error.code if error.code and error.code != error.kind else WORDS[name].errors.get(error.kind)
 
 
 def sent(

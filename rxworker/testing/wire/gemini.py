@@ -10,20 +10,11 @@ from __future__ import annotations
 import msgspec
 
 from rxworker.events import Error
-from rxworker.messages import JsonObject, StopKind
+from rxworker.messages import JsonObject
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply
 from rxworker.testing.wire.format import Wire, given_arguments, sent, sent_errors, stop_word
 
-STOP_WORDS = {
-    StopKind.END_TURN: "STOP",
-    StopKind.STOP_SEQUENCE: "STOP",
-    StopKind.TOOL_USE: "STOP",
-    StopKind.MAX_TOKENS: "MAX_TOKENS",
-    StopKind.REFUSAL: "SAFETY",
-    StopKind.CONTENT_FILTER: "SAFETY",
-    StopKind.MALFORMED: "MALFORMED_FUNCTION_CALL",
-}
 ERROR_WORDS = {
     "authentication": (401, "UNAUTHENTICATED"),
     "permission": (403, "PERMISSION_DENIED"),
@@ -91,7 +82,7 @@ def _candidate(part: JsonObject) -> JsonObject:
 
 def _finish(reply: Reply) -> JsonObject:
     detail = reply.stop_reason.detail
-    finish: JsonObject = {"finishReason": stop_word(reply, STOP_WORDS)}
+    finish: JsonObject = {"finishReason": stop_word(reply, "gemini")}
     return {**finish, "finishMessage": detail} if detail else finish
 
 

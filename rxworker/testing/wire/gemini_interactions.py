@@ -7,30 +7,12 @@ background have names, which a client gives to have the events after them.
 from __future__ import annotations
 
 from rxworker.events import Error
-from rxworker.messages import JsonObject, StopKind, Text, Thinking
+from rxworker.messages import JsonObject, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import Wire, code_of, data_frame, model_of, sent, sent_errors, stop_word
 
 DONE = b"event: done\ndata: [DONE]\n\n"
-STOP_WORDS = {
-    StopKind.END_TURN: "completed",
-    StopKind.STOP_SEQUENCE: "completed",
-    StopKind.TOOL_USE: "requires_action",
-    StopKind.MAX_TOKENS: "incomplete",
-    StopKind.PAUSE_TURN: "requires_continuation",
-}
-ERROR_WORDS = {
-    "authentication": "unauthenticated",
-    "permission": "permission_denied",
-    "not_found": "not_found",
-    "invalid_request": "invalid_request",
-    "quota": "insufficient_quota",
-    "rate_limit": "resource_exhausted",
-    "overloaded": "unavailable",
-    "timeout": "gateway_timeout",
-    "server": "internal",
-}
 
 
 def gemini_interactions_frames(
@@ -58,7 +40,7 @@ def gemini_interactions_frames(
 
 def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    word = code_of(error, ERROR_WORDS) or error.kind
+    word = code_of(error, "gemini_interactions") or error.kind
     return {"error": {"code": word, "message": error.message}}
 
 
@@ -75,7 +57,7 @@ def _events(reply: Reply, number: int, model: str) -> list[JsonObject]:
         start: JsonObject = {"event_type": "step.start", "index": index, "step": step}
         more: list[JsonObject] = [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
         steps.append(([start, *more], [{"event_type": "step.stop", "index": index}]))
-    last: JsonObject = {**head, "status": stop_word(reply, STOP_WORDS)}
+    last: JsonObject = {**head, "status": stop_word(reply, "gemini_interactions")}
     if reply.usage is not None:
         last["usage"] = _usage(reply.usage)
     end: JsonObject = {"event_type": "interaction.completed", "interaction": last}

@@ -7,18 +7,10 @@ sentence without a code, so that only its words indicate the kind of failure.
 from __future__ import annotations
 
 from rxworker.events import Error
-from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages import Json, JsonObject
 from rxworker.testing.reply import Reply
 from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent, sent_errors, stop_word
 
-STOP_WORDS = {
-    StopKind.END_TURN: "stop",
-    StopKind.STOP_SEQUENCE: "stop",
-    StopKind.TOOL_USE: "stop",
-    StopKind.REFUSAL: "stop",
-    StopKind.CONTENT_FILTER: "stop",
-    StopKind.MAX_TOKENS: "length",
-}
 CREATED = "2026-01-01T00:00:00.000000Z"
 NANOSECONDS = 1_000_000
 
@@ -68,7 +60,7 @@ def _done(reply: Reply) -> JsonObject:
 
     The protocol counts no cache, and durations are left out.
     """
-    ended: JsonObject = {"done": True, "done_reason": stop_word(reply, STOP_WORDS)}
+    ended: JsonObject = {"done": True, "done_reason": stop_word(reply, "ollama")}
     if reply.usage is None:
         return ended
     return {

@@ -12,14 +12,6 @@ from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
 from rxworker.testing.wire.format import Wire, data_frame, model_of, sent, sent_errors, stop_word
 
-STOP_WORDS = {
-    StopKind.END_TURN: "stop",
-    StopKind.STOP_SEQUENCE: "stop",
-    StopKind.REFUSAL: "stop",
-    StopKind.MAX_TOKENS: "length",
-    StopKind.TOOL_USE: "tool_calls",
-    StopKind.CONTENT_FILTER: "content_filter",
-}
 ERROR_WORDS = {
     "authentication": ("invalid_request_error", "invalid_api_key"),
     "not_found": ("invalid_request_error", "model_not_found"),
@@ -56,7 +48,7 @@ def openai_chat_frames(
         blocks.append(([chunk.choice(delta) for delta in _deltas(reply, block, calls)], ()))
         calls += not isinstance(block, (Text, Thinking))
     usage = [chunk.usage(reply.usage)] if include_usage and reply.usage is not None else []
-    end = [chunk.choice({}, stop_word(reply, STOP_WORDS)), *usage, DONE]
+    end = [chunk.choice({}, stop_word(reply, "openai_chat")), *usage, DONE]
     return sent(reply, head, blocks, end, [data_frame(error_body(error)) for error in sent_errors(reply)])
 
 

@@ -119,24 +119,7 @@ def _deltas(reply: Reply, kind: str, where: JsonObject, text: str, more: JsonObj
 
 
 COMPLETED = "completed"
-# What is not listed is a reason for which a response is incomplete.
-STOP_WORDS = {
-    StopKind.END_TURN: COMPLETED,
-    StopKind.STOP_SEQUENCE: COMPLETED,
-    StopKind.TOOL_USE: COMPLETED,
-    StopKind.REFUSAL: COMPLETED,
-    StopKind.MAX_TOKENS: "max_output_tokens",
-    StopKind.CONTENT_FILTER: "content_filter",
-}
-ERROR_WORDS = {
-    "authentication": "invalid_api_key",
-    "not_found": "model_not_found",
-    "invalid_request": "invalid_prompt",
-    "context_length": "context_length_exceeded",
-    "quota": "insufficient_quota",
-    "rate_limit": "rate_limit_exceeded",
-    "server": "server_error",
-}
+"""The word for a response that ended well; any other is the reason for which one is incomplete."""
 CREATED = 1_700_000_000
 
 
@@ -160,7 +143,7 @@ def openai_responses_frames(reply: Reply, *, number: int = 1, model: str = "gpt-
 
 def error_body(error: Error) -> JsonObject:
     """The body of an answer that is an error."""
-    word = code_of(error, ERROR_WORDS) or error.kind
+    word = code_of(error, "openai_responses") or error.kind
     return {"error": {"type": word, "code": word, "message": error.message, "param": None}}
 
 
@@ -174,7 +157,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     items = [_item_of(reply, f"{number}_{at}", at, block) for at, block in enumerate(blocks)]
     failures: list[Event] = []
     for error in sent_errors(reply):  # reported twice, as by the real service
-        code = code_of(error, ERROR_WORDS) or error.kind
+        code = code_of(error, "openai_responses") or error.kind
         failed: JsonObject = {**head, "status": "failed", "error": {"code": code, "message": error.message}}
         failures += [event("error", error_body(error)), event("response.failed", response=failed)]
     return sent(reply, events, [(item.begins, item.ends) for item in items], [_last(reply, head, items)], failures)
@@ -197,7 +180,7 @@ def _response(number: int, model: str) -> JsonObject:
 
 def _last(reply: Reply, head: JsonObject, items: list[Item]) -> Event:
     """The event of the end of the response, which contains all of it again."""
-    word = stop_word(reply, STOP_WORDS)
+    word = stop_word(reply, "openai_responses")
     status = COMPLETED if word == COMPLETED else "incomplete"
     whole: JsonObject = {
         **head,
