@@ -134,6 +134,6 @@ def test_an_argument_that_is_not_known_names_the_help_of_its_command(
     assert f"unrecognized arguments: {argv[-1]} (see {command} --help)" in capsys.readouterr().err
 
 
-def test_an_option_without_help_is_refused_when_the_parser_is_made() -> None:
+def test_an_option_that_help_txt_lacks_is_refused_when_the_parser_is_made() -> None:
     with pytest.raises(KeyError, match="--colour"):
         Parser(prog="rxworker demo").option("--colour")
