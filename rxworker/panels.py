@@ -49,6 +49,7 @@ from rxworker.events import (
     CustomEvent,
     Event,
     Fork,
+    HandOver,
     Record,
     RunAbort,
     RunPause,
@@ -873,17 +874,19 @@ class _High:
 
 
 def in_flight(records: Observable[Record]) -> Observable[int]:
-    """How many runs are running."""
+    """How many runs have begun and not ended, without those that wait in the queue."""
 
     def step(running: frozenset[str], record: Record) -> frozenset[str]:
         if record.path:
             return running
         if isinstance(record.event, _BEGINS):
             return running | {record.run_id}
-        return running - {record.run_id} if isinstance(record.event, _ENDS) else running
+        return running - {record.run_id} if isinstance(record.event, _RESTS) else running
 
     start: frozenset[str] = frozenset()
-    return records.pipe(records_of(*_BEGINS, *_ENDS), ops.scan(step, start), ops.map(len), ops.distinct_until_changed())
+    return records.pipe(
+        records_of(*_BEGINS, *_RESTS), ops.scan(step, start), ops.map(len), ops.distinct_until_changed()
+    )
 
 
 def load(records: Observable[Record]) -> Observable[dict[str, int]]:
@@ -909,6 +912,9 @@ class _Load(Decoder[Record, dict[str, int]]):
             queued.add(run)
         elif isinstance(event, _ENDS):
             queued.discard(run)
+            running.discard(run)
+        elif isinstance(event, HandOver):  # of a process that stops, or that has put the run into the queue
+            queued.add(run)
             running.discard(run)
         elif run in queued or isinstance(event, RunRecover):
             queued.discard(run)
@@ -1346,6 +1352,7 @@ _OWN = frozenset(
 _STARTS = (RunStart, RunResume, RunRequeue, Fork)
 _BEGINS = (*_STARTS, RunRecover)
 _ENDS = (RunStop, RunAbort, RunPause)
+_RESTS = (*_ENDS, HandOver)
 _FRESH = (AttemptStart, *_ENDS)
 _STATUSES: dict[type[Event], str] = {
     RunStart: "running",
@@ -1353,6 +1360,7 @@ _STATUSES: dict[type[Event], str] = {
     RunRecover: "running",
     Fork: "running",
     RunRequeue: "queued",
+    HandOver: "queued",
     RunPause: "paused",
     RunStop: "finished",
 }

@@ -48,6 +48,8 @@ TURN = 0.005
 """Seconds for which records of before are taken until other tasks run."""
 
 NEVER = float("inf")
+MOMENT = 0.001
+"""Seconds: records have their times in these steps."""
 
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -194,6 +196,8 @@ class Fold:
         self._selecting = Selecting(selection) if selection.filters_runs else None
         self._since = float("-inf") if selection.since is None else selection.since
         self.until = NEVER if selection.until is None else selection.until
+        # The last moment of the time that is selected: what is due at its end, such as the next hour, is not of it.
+        self._end = self.until - MOMENT
         self._is_part = selection.since is not None or selection.until is not None
         selecting = self._selecting
         self.take = self._take if selecting is None else partial(self._take_selected, selecting)
@@ -218,7 +222,7 @@ class Fold:
     def _take_selected(self, selecting: Selecting, record: Record) -> None:
         found = selecting.feed(record)
         if found:  # what was held counts from now on, as on a board that has shown the time until now
-            self.clock.note(min(record.time, self.until))
+            self.clock.note(min(record.time, self._end))
         for each in found:
             self._take(each)
 
@@ -276,11 +280,11 @@ class Fold:
     def due(self) -> float | None:
         """When the next timer runs, in seconds since the epoch; ``None`` without one."""
         due = self.clock.due
-        return None if due is None or due > self.until else due
+        return None if due is None or due > self._end else due
 
     def move_to(self, time: float) -> None:
         """Run what is due until then, at most until the end of the time that is selected."""
-        self.clock.move_to(min(time, self.until))
+        self.clock.move_to(min(time, self._end))
 
     def at(self, time: float | None) -> tuple[PanelState, ...]:
         """What the panels show then, or at the last record; it takes no more records."""

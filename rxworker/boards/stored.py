@@ -230,7 +230,9 @@ class LogRecords(StoredFirst):
 
         def is_more(info: RunInfo) -> bool:
             is_known = info.status not in OPEN and info.last_seq <= last.get(info.run_id, 0)
-            return not is_known and self.selection.may_have(info)
+            # `log.runs` goes by when the log has stored a run: one that was imported has begun before that.
+            is_in_time = self.since is None or info.began >= self.since
+            return not is_known and is_in_time and self.selection.may_have(info)
 
         def later(run: StoredRun) -> Observable[Record]:
             known = last.get(run.id, 0)

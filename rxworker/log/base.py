@@ -548,9 +548,10 @@ class EventLog(Store):
 
         Whose title or texts contain each word of a text, in upper or lower case, also within other words.
 
-        The texts are the messages to a run, its thinking and its answers, and the arguments and results of its tools. A
-        log in memory reads them. A log in an SQLite file has an index of them, which it makes and completes when it is
-        searched; so does a log in Postgres. With a codec, or without FTS5, they search titles, as a log in NATS does.
+        The texts are the messages to a run, its thinking and its answers, the arguments and results of its tools, and
+        why it has failed. A log in memory reads them. A log in an SQLite file has an index of them, which it makes and
+        completes when it is searched; so does a log in Postgres. With a codec, or without FTS5, they search titles, as
+        a log in NATS does.
 
         Args:
             text: The words; all runs match an empty text.

@@ -228,7 +228,7 @@ class Fleet:
         if before is None:
             self._inherit(info)
             self._resume(info.row)
-            place = info.created, run
+            place = info.began, run
             self._is_sorted &= not self._order or self._order[-1] < place
             self._order.append(place)
         self._infos[run] = info

@@ -43,6 +43,7 @@ KINDS = (
     "tool_start",
     "tool_stop",
     "tool_output",
+    "run_abort",
     "custom",
 )
 """The kinds of entries that have texts."""
@@ -155,6 +156,8 @@ def _texts(event: Event, tools: dict[str, None]) -> list[str]:
             return [call.name, _plain(call.input)]
         case events.ToolStop(result=ToolResult() as result) | events.ToolOutput(result=result):
             return [_plain(result.content)]
+        case events.RunAbort(reason=reason):
+            return [reason]
         case events.Custom() if (given := Annotation.of(event)) is not None:  # what is thought of the run
             found = (given.name, given.value, given.comment, given.by)
             return [_plain(each) for each in found if each != ""]

@@ -23,6 +23,7 @@ from rxworker.events import (
     BlockStart,
     Event,
     Fork,
+    HandOver,
     Record,
     RunAbort,
     RunPause,
@@ -276,6 +277,13 @@ def test_the_steps_of_a_day_are_those_of_each_tenant() -> None:
             [("a", RunRecover(2, "other")), ("a", RunAbort("error", "?")), ("a", RunRequeue())],
             {"running": 0, "queued": 1},
         ),
+        # Put into the queue, and handed over by a process that stops.
+        ([("a", RunStart(Conversation())), ("a", HandOver("?"))], {"running": 0, "queued": 1}),
+        ([("a", RunStart(Conversation())), ("a", TurnStart()), ("a", HandOver("?"))], {"running": 0, "queued": 1}),
+        (
+            [("a", RunStart(Conversation())), ("a", HandOver("?")), ("a", RunRecover(2, "other"))],
+            {"running": 1, "queued": 0},
+        ),
     ],
 )
 def test_a_run_is_queued_until_a_process_takes_it(events: list[tuple[str, Event]], counts: dict[str, int]) -> None:
@@ -283,6 +291,12 @@ def test_a_run_is_queued_until_a_process_takes_it(events: list[tuple[str, Event]
     states = shown(CAPACITY, records)
     assert states["running-and-queued"].value == counts
     assert states["running"].value == counts["running"]
+
+
+def test_a_run_in_the_queue_is_not_shown_as_running() -> None:
+    events: list[Event] = [START, HandOver("?"), TAKEN]
+    records = [Record(n, "a", 1, 1, float(n), event) for n, event in enumerate(events, 1)]
+    assert [shown(RUNS, records[:n])["running"].value for n in (1, 2, 3)] == [1, 0, 1]
 
 
 def test_what_is_queued_and_running_is_that_of_each_worker() -> None:
@@ -315,6 +329,8 @@ ENDS: list[tuple[list[tuple[str, Event]], dict[str, int]]] = [
     ([("a", START), ("a", FAILURE), ("a", RunRequeue())], {"queued": 1}),
     ([("a", START), ("a", FAILURE), ("a", RunRequeue()), ("a", TAKEN), ("a", RunStop())], {"finished": 1}),
     ([("a", Fork("b", 3)), ("a", TAKEN)], {"running": 1}),
+    ([("a", START), ("a", HandOver("?"))], {"queued": 1}),
+    ([("a", START), ("a", HandOver("?")), ("a", TAKEN)], {"running": 1}),
 ]
 
 

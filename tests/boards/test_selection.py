@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -10,6 +11,8 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from reactivex import Observable
+from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Worker, tool
@@ -37,7 +40,7 @@ from rxworker.log import EventLog, MemoryLog, export_run, import_run
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Conversation, Message, ToolCall
 from rxworker.operators.kernel import Source
-from rxworker.panels import RUNS, USAGE, count, label_of, run_of, tokens
+from rxworker.panels import RUNS, USAGE, by_time, count, label_of, run_of, tokens
 from rxworker.testing import ScriptedModel, call, fail, say
 from tests.boards.test_boards import play
 
@@ -314,6 +317,19 @@ async def test_a_run_of_before_the_range_is_shown_with_what_it_does_in_it(log: M
     assert state.value == 1
 
 
+def test_a_day_has_all_of_its_hours() -> None:
+    day = 20_000 * 86_400.0
+    records = [Record(1, f"run-{n}", 1, 1, day + 3600.0 * n, start()) for n in range(48)]
+
+    def by_hour(records: Observable[Record]) -> Observable[dict[str, float]]:
+        return records.pipe(ops.map(lambda _: 1.0), by_time(3600, 24))
+
+    selected = Selection(since=day, until=day + 86_400)
+    [state] = Dashboard([panel("By hour", by_hour, view="bar")], selection=selected).at(records, day + 86_400)
+    assert isinstance(state.value, dict)
+    assert list(state.value.values()) == [1.0] * 24
+
+
 async def test_a_run_that_is_stored_later_than_it_began_is_in_the_time_in_which_it_began(log: MemoryLog) -> None:
     run = Worker(ScriptedModel(["Hello."]), log=log).run("?")
     await run
@@ -335,6 +351,36 @@ async def test_an_imported_run_is_in_the_time_of_its_records() -> None:
             (Selection(since=info.created - 1800), None),
         ]:
             assert (await fold_log(replace(board, selection=selection), other))[0].value == runs
+
+
+async def test_an_imported_run_of_before_a_time_is_not_taken_for_one_that_begins_now() -> None:
+    async with MemoryLog() as log, MemoryLog() as other:
+        worker = Worker(ScriptedModel(["Hello."] * 3), log=log)
+        run = worker.run("?")
+        await run
+        old = _an_hour_ago([line async for line in export_run(log, run.id)])
+        await import_run(other, old)
+        since = (await other.existing(run.id)).created - 1800
+        stops = log_records(other, since=since).pipe(ops.filter(lambda record: isinstance(record.event, RunStop)))
+        seen: list[str] = []
+        more = asyncio.Event()
+        later: list[str] = []
+
+        def note(record: Record) -> None:
+            seen.append(record.run_id)
+            more.set()
+
+        with stops.subscribe(note):
+            for text in ("??", "???"):
+                run = worker.run(text)
+                await run
+                later.append(run.id)
+                await import_run(other, [line async for line in export_run(log, run.id)])
+                async with asyncio.timeout(30):
+                    while run.id not in seen:
+                        more.clear()
+                        await more.wait()
+        assert seen == later
 
 
 def _an_hour_ago(lines: list[bytes]) -> list[bytes]:

@@ -11,12 +11,13 @@ import pytest
 
 import rxworker.log.sqlite as sqlite_log
 from rxworker import Worker, tool
+from rxworker.errors import ProviderError
 from rxworker.events import Annotation, Record, TextDelta
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, open_log
 from rxworker.log.format import entries_of
 from rxworker.log.search import texts_of
 from rxworker.messages import Json
-from rxworker.testing import ScriptedModel, call, say, think
+from rxworker.testing import ScriptedModel, call, fail, say, think
 
 
 @tool
@@ -125,6 +126,13 @@ def test_what_is_annotated_is_searched() -> None:
     records = [Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(given, 1)]
     shown = ("dry", "5", "false", '["wet", "池"]', '{"sea": null}')
     assert text_of(records) == "".join(f"\nrating\n{each}\nWhy?\nanna" for each in shown)
+
+
+async def test_why_a_run_has_failed_is_searched(log: MemoryLog) -> None:
+    worker = Worker(ScriptedModel([fail("too many requests", "rate_limit", retryable=False)]), log=log)
+    with pytest.raises(ProviderError):
+        await worker.run("Hi")
+    assert await found(log, "many requests") == ["Hi"]
 
 
 async def test_thinking_is_searched(log: MemoryLog) -> None:

@@ -158,6 +158,16 @@ async def test_runs_are_filtered(stack: AsyncExitStack, query: dict[str, str], r
     assert found["is_more"] == ("limit" in query)
 
 
+async def test_a_run_that_is_stored_later_than_it_began_is_in_its_place_and_has_its_time(stack: AsyncExitStack) -> None:
+    client = await opened(stack)
+    began = time.time() - 86_400
+    await client.store("run-1")
+    await client.store("run-2", began=began, ended=began + 1)
+    rows = (await client.fleet())["rows"]
+    assert [row["id"] for row in rows] == ["run-1", "run-2"]
+    assert rows[1]["began"] == pytest.approx(began)
+
+
 async def test_a_run_that_is_not_over_ran_until_now(stack: AsyncExitStack) -> None:
     client = await opened(stack)
     await client.store("run-1", "running", held=True)

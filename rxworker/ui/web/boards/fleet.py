@@ -271,7 +271,7 @@ def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> Mapping[str, ob
     return {name: getattr(row, name) for name in IN_ROW} | {
         "id": info.run_id,
         "owner": info.owner,
-        "created": info.created,
+        "began": info.began,
         "updated": info.updated,
         "tenant": row.labels.get(TENANT, ""),
         "cause": cause,

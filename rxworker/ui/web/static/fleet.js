@@ -124,7 +124,7 @@ function drawRows(found) {
     el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
     statusOf(row),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
-    [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.created, found.time),
+    [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.began, found.time),
   ]), found.rows.map((row) => row.id));
   setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MAX ? fill(fleet.newest, { n: MAX }) : "");
   show(byId("more"), found.is_more && limit < MAX);
