@@ -1151,7 +1151,7 @@ def runs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
             panel("Running", in_flight, view="line"),
             panel("Tokens", tokens),
             panel("Cost", cost(prices), unit=_currency(prices)),
-            panel("Runs", run_line(prices), view="table", group=RunGroup()),
+            panel("Runs", run_line(prices), view="table", unit=_currency(prices), group=RunGroup()),
         ],
         title="Runs",
     )

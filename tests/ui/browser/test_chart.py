@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from playwright.async_api import Locator, Page, expect
 from tests.ui.browser.conftest import Desk, GatedModel, Windows
 
 BEGIN = 1_795_676_400.0
-MAKE = """async (panels) => {
+MAKE = """async ([panels, span]) => {
   const { BoardView } = await import("/static/views/board.js");
   const node = document.createElement("div");
   node.className = "board";
   document.querySelector("#board, #own").replaceWith(node);
   node.id = "own";
-  const board = new BoardView(node);
+  const board = new BoardView(node, { span: () => span });
   board.open(panels);
   globalThis.draw = (states) => board.draw(states);
   globalThis.compare = (states) => board.compare(states);
@@ -31,6 +32,18 @@ MAKE = """async (panels) => {
     node.addEventListener(type, ({ detail }) => seen.push([type, Math.round(detail.since), Math.round(detail.until)]));
   }
 }"""
+
+
+TEXTS = """async (marks) => {
+  const own = CanvasRenderingContext2D.prototype.fillText;
+  seen.texts = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+    seen.texts?.push([text, x, this.measureText(text).width]);
+    own.call(this, text, x, ...rest);
+  };
+  (await import("/static/views/chart.js")).setMarks(marks);
+}"""
+"""Notes moments, and writes down the texts that charts draw."""
 
 
 def course(*values: float, name: str = "") -> dict[str, list[tuple[float, float]]]:
@@ -63,9 +76,9 @@ async def page(windows: Windows) -> AsyncGenerator[Page, None]:
 
 
 @asynccontextmanager
-async def drawn(page: Page, *panels: dict[str, Any]) -> AsyncGenerator[Drawn, None]:
+async def drawn(page: Page, *panels: dict[str, Any], span: list[float] | None = None) -> AsyncGenerator[Drawn, None]:
     await page.mouse.move(0, 0)
-    await page.evaluate(MAKE, list(panels))
+    await page.evaluate(MAKE, [list(panels), span])
     yield Drawn(page)
 
 
@@ -132,6 +145,56 @@ async def test_bars_over_time_stand_on_each_other_and_lead_to_their_time(page: P
         await slider.press("Enter")
         [picked] = await board.page.evaluate("seen")
         assert picked == ["pick", 1_795_683_600, 1_795_687_200]
+
+
+async def test_bars_of_a_day_name_it_and_a_group_without_a_known_value_has_none(page: Page) -> None:
+    day = "2026-11-26T00:00Z/PT24H"
+    async with drawn(page, named("bars", "bar", unit="USD")) as board:
+        value = {f"a: {day}": 1.5, f"b: {day}": 2, "c": None}
+        bars = await board.draw("bars", value, missing={"c": ["own-llm"]})
+        await expect(bars.locator("canvas")).to_have_count(1)
+        await expect(bars.locator(".chart-name")).to_have_text(["b", "a"])
+        await expect(bars.locator(".board-none")).to_have_text("c: without own-llm")
+        slider = bars.get_by_role("slider")
+        await expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^Nov 2\d, b 2 USD"))
+
+
+async def test_a_sum_of_a_part_of_the_axis_is_dated(page: Page) -> None:
+    async with drawn(page, named("bars", "bar"), span=[BEGIN - 86_400, BEGIN]) as board:
+        hours = {f"2026-11-26T{hour:02}:00Z/PT1H": 1 for hour in range(7, 10)}
+        bars = await board.draw("bars", hours)
+        await expect(bars.locator(".board-figure")).to_have_text("3")
+        await expect(bars.locator(".board-none")).to_have_text(re.compile(r"^since Nov 26, \d\d:00$"))
+        await board.draw("bars", {f"2026-11-26T{hour:02}:00Z/PT1H": 1 for hour in range(24)})
+        await expect(bars.locator(".board-none")).to_be_hidden()
+
+
+async def test_texts_of_noted_moments_and_of_the_axis_do_not_run_into_each_other(page: Page) -> None:
+    marks = [(2, "deploy 11"), (24, "deploy 12"), (30, "hotfix 12.1"), (39, "deploy 13")]
+    async with drawn(page, named("one", "line")) as board:
+        await page.evaluate(TEXTS, [{"time": BEGIN + 10 * at, "text": text} for at, text in marks])
+        await board.draw("one", 1, points=course(*range(41)))
+        await page.wait_for_function("() => seen.texts.some(([text]) => text === 'deploy 11')")
+        texts = await page.evaluate("seen.texts")
+        first = max(n for n, (text, *_) in enumerate(texts) if text == "deploy 11")  # of the last drawing
+        shown = [(left, left + width) for text, left, width in texts[first:] if text[:6] in ("deploy", "hotfix")]
+        assert len(shown) >= 2
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(shown))
+        short = [(BEGIN + n / 1000, 1.0) for n in range(5)]
+        await board.draw("one", 1, points={"": short})
+        await page.wait_for_function("() => seen.texts.some(([text]) => /\\.\\d{3}$/.test(text))")
+    await page.evaluate("(async () => (await import('/static/views/chart.js')).setMarks([]))()")
+
+
+async def test_a_name_is_whole_beside_its_bar(page: Page) -> None:
+    async with drawn(page, named("bars", "bar"), *[named(f"other {n}", "number") for n in range(5)]) as board:
+        bars = await board.draw("bars", {"claude-sonnet-5-5: median": 1, "claude-sonnet-5-5: 95 %": 2, "read": 3})
+        names = bars.locator("tbody th span")
+        await expect(names).to_have_text(["read", "claude-sonnet-5-5: 95 %", "claude-sonnet-5-5: median"])
+        sizes = await names.evaluate_all("(all) => all.map((each) => each.scrollWidth <= each.clientWidth)")
+        assert sizes == [True] * 3
+        high = await names.evaluate_all("(all) => all.map((each) => each.clientHeight)")
+        assert high[0] < high[1] <= 3 * high[0]  # a short name is not broken
 
 
 async def test_the_other_groups_are_counted_and_opened(page: Page) -> None:

@@ -10,9 +10,10 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from rxworker import Worker, tool
+from rxworker import Approve, Paused, Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Prices
+from rxworker.panels import RUNS
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk
@@ -115,6 +116,46 @@ async def test_a_new_run_leaves_the_focus_and_the_selection_and_a_lost_connectio
             await expect(page.locator("#banner")).to_be_hidden()
             await expect(page.locator("#link")).to_have_text("Connected")
     desk.problems[:] = [one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one]
+
+
+async def test_the_runs_of_a_user_are_found_and_one_that_was_resumed_is_opened(desk: Desk, tmp_path: Path) -> None:
+    """Its id has a tilde, which in an address stands between two runs."""
+
+    @tool(requires_approval=True)
+    async def pay(euros: int) -> str:
+        """Pay."""
+        return f"paid {euros}"
+
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+
+        def make(user: str = "") -> Worker:
+            model = ScriptedModel([call("pay", euros=3), say("Paid.")])
+            return Worker(model, tools=[pay], name="clerk", log=log, labels={"user": user})
+
+        for user in ("ann", "bob"):
+            worker = make(user)
+            paused = await worker.run(f"Pay for {user}")
+            assert isinstance(paused, Paused)
+            await worker.resume(paused, decisions={each.id: Approve() for each in paused.pending})
+        async with desk.serve_workers(make, log=log, dashboards=[RUNS]):
+            page = await desk.open("fleet")
+            rows = page.locator("#fleet-rows tr")
+            await expect(rows).to_have_count(4)
+            await page.get_by_label("Label").fill("user=ann")
+            await expect(rows).to_have_count(2)
+            await expect(page).to_have_url(re.compile("label=user%3Dann"))
+            await rows.locator("a").first.click()
+            await desk.answers(page, "Paid.")
+            await expect(page.locator("#compare")).to_be_hidden()
+            # The head names when it began, and whose it is.
+            await expect(page.locator("#run-facts")).to_contain_text(re.compile(r"^\d\d:\d\d:\d\dclerk.*user=ann$"))
+            await page.locator("#pages").get_by_role("link", name="Dashboards").click()
+            for title in ("Pay for bob", "Pay for ann"):
+                link = page.locator("#board").get_by_role("link", name=title)
+                await expect(link).to_have_css("color", "rgb(28, 33, 36)")
+            await link.click()
+            await desk.answers(page, "Paid.")
+            await expect(page.locator("#compare")).to_be_hidden()
 
 
 async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -> None:

@@ -88,3 +88,21 @@ async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk)
         other = await desk.open(f"#{desk.runs[1].id}")
         await lanes(other, "delete", "answer")
         await expect(other.locator("#timeline-note")).to_contain_text("no longer kept")
+
+
+@pytest.mark.slow
+async def test_a_decided_call_is_not_said_to_wait_and_the_focus_is_not_lost(desk: Desk) -> None:
+    replies = [call("delete", path="a.txt") + call("delete", path="b.txt"), say("One is gone.")]
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
+        waiting = page.locator(".call[data-state=paused] .call-word")
+        await expect(waiting).to_have_text(["waiting for you", "waiting for you"])
+        await page.get_by_role("button", name="Approve", exact=True).press("Enter")
+        await expect(waiting).to_have_text(["approved", "waiting for you"])
+        await expect(page.locator("#approval")).to_be_focused()
+        await page.get_by_role("button", name="Deny").press("Enter")
+        await desk.status(page, "finished")
+        await expect(page.locator("#conversation")).to_be_focused()
+        await expect(page.locator(".call .call-word")).to_have_text([re.compile("^done"), "not run"])
+        lane = page.locator("#lanes .lane", has_text="delete").last
+        await expect(lane.locator(".lane-text")).to_have_text(re.compile("^not run"))
+        await expect(page.locator("#lanes .lane", has_text="delete")).to_have_count(2)

@@ -151,3 +151,20 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk
         await desk.press(page, "Put back: Second.")
         await expect(rows.locator(".status")).to_have_text(["finished", "finished"])
         await expect(rows.get_by_role("button")).to_have_count(0)
+
+
+async def test_a_conversation_that_no_worker_of_the_server_can_continue_takes_no_message(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        run = Worker(ScriptedModel(["Hello."]), name="clerk", log=log).run("Hi")
+        await run
+        other: Makers = {"other": desk.maker(GatedModel([]), name="other")}
+        async with desk.serve_workers(other, log=log):
+            page = await desk.open(f"#{run.id}")
+            await desk.answers(page, "Hello.")
+            label = page.get_by_label("No worker of this server can go on with this conversation")
+            await expect(label).to_be_disabled()
+            await expect(page.locator("#composer-send")).to_be_disabled()
+            await page.locator("#new-run").click()
+            await expect(page.locator("#composer-input")).to_be_enabled()

@@ -115,12 +115,14 @@ class BoardInfo(Struct, frozen=True):
         title: Its title.
         panels: Its panels.
         xray: Whether the client may see the operators of its panels.
+        reach: How many seconds ago the runs of a log have begun that it shows, where no time is chosen.
     """
 
     name: str
     title: str
     panels: list[PanelInfo]
     xray: bool = False
+    reach: float | None = None
 
 
 class BoardQuery(Struct, frozen=True):
@@ -598,7 +600,8 @@ class Boards:
         found, has_xray = list[BoardInfo](), self._store.settings.xray and not of_link
         for each in self._served.values():
             shown = [PanelInfo(**shared_fields(one, PanelInfo)) for one in each.panels]
-            found.append(BoardInfo(each.name, each.title, shown, has_xray))
+            reach = each.reach if self._store.log is not None and each.selection.since is None else None
+            found.append(BoardInfo(each.name, each.title, shown, has_xray, reach))
         return found
 
     def find(self, name: str, *, of_link: bool = False) -> Dashboard:

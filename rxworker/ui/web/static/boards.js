@@ -7,6 +7,7 @@ import { axisOf, beforeOf, isStill, queryOf } from "./model/range.js";
 import { plural } from "./model/format.js";
 import { fill, locale, translate, words } from "./model/language.js";
 import { writeLink } from "./model/link.js";
+import { markText } from "./model/timeline.js";
 import { address } from "./views/address.js";
 import { moment, setMarks } from "./views/chart.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
@@ -23,7 +24,7 @@ const MAX_MARKS = 20;
 let title = "rxworker", workers = [], hasMarks = false;
 
 function state(problem) {
-  const word = problem === null ? "open" : "lost";
+  const word = problem === null || problem.status ? "open" : "lost"; // the server has answered
   setData(byId("link"), "state", word);
   setText(byId("link"), words.link[word]);
   banner(problem === null ? "" : problem.status ? problem.message : words.board.lost, problem === null ? "" : "lost");
@@ -36,8 +37,9 @@ class Board extends DashboardsView {
     byId("board-names").replaceChildren(...boards.filter((one) => one.name === name || !OWN_BOARDS.slice(1).includes(one.name)).map((one) => el("li", {}, el("a", { href: `./${one.name}`, text: one.title, "aria-current": one.name === name ? "page" : null }))));
     byId("board-names").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     linked();
-    if (!found) return state({ status: 404, message: fill(words.board.unknownBoard, { name, known: boards.map((one) => one.name).join(", ") }) });
+    if (!found) return state({ status: 404, message: fill(words.board.unknownBoard, { name, known: boards.filter((one) => !OWN_BOARDS.slice(1).includes(one.name)).map((one) => one.name).join(", ") }) });
     setText(byId("board-title"), found.title);
+    if (found.reach) range.which.options[0].text = fill(words.range.ownOf, { time: markText(found.reach) });
     naming();
     state(null);
   }
@@ -116,7 +118,7 @@ async function showMakers(panel, group, at = null) {
 
 translate(document.body);
 initTheme();
-const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (id) => `../#${encodeURIComponent(id)}`, makers: showMakers });
+const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (run) => `../${writeLink({ run })}`, makers: showMakers });
 const earlier = new BoardSource(api.at(".").href, name, { states: (states) => board.board.compare(states), problem() {} });
 const range = new RangeBar(byId("range"), (asked) => {
   board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));

@@ -7,13 +7,14 @@ import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { ago, clip, costWithout, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
+import { writeLink } from "./model/link.js";
 import { local } from "./views/range_bar.js";
 import { ShareDialog } from "./views/share.js";
 import { banner, copyLink, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
 const STEP = 50, MAX = 200, TYPING = 250;
-const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner", "since", "until"], TIMES = ["since", "until"];
+const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner", "label", "since", "until"], TIMES = ["since", "until"];
 const { fleet } = words;
 let source = null, limit = STEP, answer = null, timer = null;
 
@@ -117,11 +118,12 @@ function drawGroups(found) {
   offer(form.elements.owner, owners.map((each) => each.owner));
 }
 
+const runAt = (run) => `./${writeLink({ run })}`;
 const rest = (text, n) => (n > 0 ? plural(text, n) : "");
 
 function drawRows(found) {
   table(byId("fleet-rows"), found.rows.map((row) => [
-    el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
+    el("a", { href: runAt(row.id), text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
     statusOf(row),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
     [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.began, found.time),
@@ -156,7 +158,7 @@ form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", (event) => {
   limit = STEP;
   clearTimeout(timer);
-  if (event.target.name === "q") timer = setTimeout(open, TYPING);
+  if (["q", "label"].includes(event.target.name)) timer = setTimeout(open, TYPING);
   else open();
 });
 form.addEventListener("reset", () => setTimeout(() => {
@@ -222,14 +224,14 @@ class FleetKeys extends Keys {
   // The commands, then the runs that are listed.
   rows() {
     const runs = answer?.rows ?? [];
-    return [...super.rows(), ...runs.map((run) => ({ text: run.title || words.runs.untitled, detail: statusWord(run.status, run.cause), keys: [], act: () => location.assign(`./#${encodeURIComponent(run.id)}`) }))];
+    return [...super.rows(), ...runs.map((run) => ({ text: run.title || words.runs.untitled, detail: statusWord(run.status, run.cause), keys: [], act: () => location.assign(runAt(run.id)) }))];
   }
 }
 
 const PERIODS = { "fleet-hour": 3_600, "fleet-day": 86_400, "fleet-week": 604_800 }; // seconds
 const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", span: () => [Date.now() / 1000 - PERIODS[taken.fixed], Date.now() / 1000] });
 if ([...byId("periods").children].some(({ value }) => value === noted("period"))) showPeriod(noted("period"));
-const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1), runs: (id) => `./#${encodeURIComponent(id)}` }), share = new ShareDialog();
+const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1), runs: runAt }), share = new ShareDialog();
 dashboards.share = (...shown) => share.open(...shown);
 const keys = new FleetKeys(FLEET_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());

@@ -157,7 +157,7 @@ export class Renderer {
     views.approval.draw(id, pause, worker);
     views.allowed.draw(summary?.conversation ?? null, summary?.allowed ?? []);
     skipTo(pause !== null);
-    views.composer.mode((pause && status === "paused") || isTapped(summary) ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
+    views.composer.mode((pause && status === "paused") || isTapped(summary) ? "paused" : status === "running" || status === "new" ? "send" : !OVER.includes(status) ? "start" : this.workers.lacking.has(summary?.conversation) ? "none" : "next");
     views.welcome.draw(isBlank, status === "gone", this.store.list);
     this.queue(selection.run);
     setData(byId("main"), "empty", String(isBlank));

@@ -72,7 +72,7 @@ export const words = {
   call: {
     tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted", background: "in the background",
     verdict: "{verdict} by {hook}", verdictWhy: "{verdict} by {hook}: {reason}",
-    writing: "being written", waiting: "waiting", running: "running", paused: "waiting for you", done: "done", failed: "failed",
+    writing: "being written", waiting: "waiting", running: "running", paused: "waiting for you", approved: "approved", done: "done", failed: "failed",
     skipped: "not run", stopped: "stopped", cut: "cut off", "not run": "not run", provider: "run by the provider",
   },
   result: {
@@ -83,7 +83,7 @@ export const words = {
   },
   queue: { title: "Sent, and not read by the model yet", withdraw: "Withdraw", withdrawOf: "Withdraw: {text}", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
   composer: {
-    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", now: "Now", nowHelp: "Cut off the answer that is being written, and send this at once (Ctrl+Enter)", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run",
+    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", now: "Now", nowHelp: "Cut off the answer that is being written, and send this at once (Ctrl+Enter)", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run", none: "No worker of this server can go on with this conversation",
     ask: "Ask something", sendHint: "Send a message", sendInHint: "Send a message to the run",
   },
   approval: {
@@ -155,7 +155,7 @@ export const words = {
   chart: { role: "chart", legend: "Legend" },
   table: { find: "Find", findIn: "Find in {title}", found: "{n} of {total} rows", time: "time", group: "group", lane: "lane", from: "from", to: "to", took: "seconds" },
   range: {
-    title: "Time and filters", time: "Time", own: "Time of the dashboard", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", seconds: "Last {n} seconds", live: "Live", liveHelp: "Show what changes as it happens", compare: "Compare with before",
+    title: "Time and filters", time: "Time", own: "Time of the dashboard", ownOf: "Of the dashboard: {time}", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", seconds: "Last {n} seconds", live: "Live", liveHelp: "Show what changes as it happens", compare: "Compare with before",
     filters: "Filters", kind: "Filter by", value: "Value of the filter", labelHint: "name=value", add: "Add filter", chip: "{kind}: {value}", remove: "Remove the filter {kind}: {value}",
   },
   lasts: { m15: "Last 15 minutes", h1: "Last hour", h6: "Last 6 hours", h24: "Last 24 hours", d7: "Last 7 days", d30: "Last 30 days", d90: "Last 90 days" },

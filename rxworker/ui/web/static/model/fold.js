@@ -199,12 +199,12 @@ function talk(run, scope, conversation) {
 function* waiting(scope, pause) {
   for (const one of pause?.calls ?? []) {
     const call = lastCall(scope, one.call.id);
-    if (call && call.result === null) yield [call, one.call];
+    if (call && call.result === null) yield [call, one.call, one.is_approved ?? false];
   }
 }
 
 function runStart(run, scope, event) {
-  if (scope.depth === 0) run.status = "running";
+  if (scope.depth === 0) Object.assign(run, { status: "running", labels: event.labels });
   else settle(run, scope, null);
   talk(run, scope, event.conversation);
 }
@@ -214,7 +214,7 @@ function runResume(run, scope, event, record) {
   for (const [call, { input }] of waiting(scope, event.pause)) Object.assign(call, { edited: !isSame(call.input, input), input });
   for (const background of event.background ?? []) backgroundStart(run, scope, { background });
   if (scope.depth > 0) return;
-  Object.assign(run, { status: "running", turns: event.turns ?? 0, turnsBefore: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
+  Object.assign(run, { status: "running", labels: event.labels, turns: event.turns ?? 0, turnsBefore: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
   scope.spent = { ...newUsage(), ...event.usage };
 }
 
@@ -237,8 +237,8 @@ function runPause(run, scope, event, record) {
   closeOpen(run, scope, record.time);
   finish(run, scope.request, record.time);
   finish(run, scope.turn, record.time);
-  for (const [call, { input }] of waiting(scope, event.pause)) {
-    Object.assign(call, { state: "paused", input });
+  for (const [call, { input }, isApproved] of waiting(scope, event.pause)) {
+    Object.assign(call, { state: "paused", input, isApproved });
     run.changed.add(call);
   }
   note(run, scope, record, "warn", words.notes.paused, event.pause.reason || fill(words.notes.by, event.pause));

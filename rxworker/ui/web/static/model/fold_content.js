@@ -200,7 +200,10 @@ function toolStop(run, scope, event, record) {
   else call.state = event.is_error ? "failed" : "done";
   call.seconds = event.seconds ?? 0;
   if (call.from !== null) call.to = record.time;
-  else if (call.isError) call.state = "skipped";
+  else if (call.isError) {
+    call.state = "skipped";
+    if (call.writtenFrom === null) run.lanes.push(call); // its lane is that of the run before, in which it has waited
+  }
   run.changed.add(call);
 }
 

@@ -12,11 +12,13 @@ export class Workers {
     this.found = found;
     this.listed = null;
     this.others = new Map(); // by conversation; null while unknown
+    this.lacking = new Set(); // conversations of which the server has no worker
   }
 
   set(list) {
     this.listed = new Map(list.map((worker) => [worker.name, worker]));
     this.others.clear();
+    this.lacking.clear();
   }
 
   // The worker of the run with this summary, or null as long as it is unknown.
@@ -28,6 +30,7 @@ export class Workers {
       others.set(conversation, null);
       this.find(id).then((found) => {
         others.set(conversation, found);
+        if (found === null) this.lacking.add(conversation);
         this.found();
       }, () => {});
     }

@@ -6,10 +6,10 @@ import { brief, isUnseen, pretty } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { askedOf, fieldsOf, problemOf } from "../model/schema.js";
 
-// Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus. The approval as a whole
+// Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus that the user has moved. The approval as a whole
 // gets the focus, not a button, so that a key meant for the message box decides nothing.
 function isFree(focused) {
-  return focused === null || focused === document.body || byId("composer").contains(focused);
+  return focused === null || focused === document.body || focused.classList.contains("placed") || byId("composer").contains(focused);
 }
 
 const POLICY = "requires_approval"; // what pauses a run in place of a hook; its reason is the heading
@@ -219,6 +219,7 @@ export class ApprovalView {
   }
 
   async act(decisions) {
+    if (this.node.contains(document.activeElement)) this.node.focus(); // a button that is disabled would lose it
     for (const button of this.node.querySelectorAll("button")) button.disabled = true;
     const done = await this.decide(this.run, decisions);
     this.given = []; // a run that goes on may wait for others

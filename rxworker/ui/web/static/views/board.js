@@ -82,11 +82,11 @@ class PanelView {
     if (this.limit !== "") this.drawLimit(alerts);
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
-    const about = [...(reading && since !== null ? [fill(words.board.since, { time: moment(since) })] : []), ...(reading?.[1] > 0 ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...withoutOf(missing)].join(" · ");
+    const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && TABLES.includes(panel.view)), from = since ?? course?.since ?? null;
+    const about = [...((reading || course?.since) && from !== null ? [fill(words.board.since, { time: moment(from, course?.step || 1) })] : []), ...(reading?.[1] > 0 ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...withoutOf(missing)].join(" · ");
     setText(this.about, about);
     show(this.about, about !== "");
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
-    const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && TABLES.includes(panel.view));
     const most = this.isWhole ? Infinity : course ? LINES : this.most;
     morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before(), makers: this.options.makers, runs: this.options.runs }));
     show(this.body, isTable || course !== null);
@@ -119,21 +119,22 @@ class PanelView {
 
   drawTable() {
     const { names, rows } = rowsOf(this.panel, this.state, this.options.span());
-    this.table ??= new TableView(this.panel.title, (name, value) => this.cell(name, value));
+    this.table ??= new TableView(this.panel.title, (name, value, row) => this.cell(name, value, row));
     if (this.body.firstChild !== this.table.node) this.body.replaceChildren(this.table.node);
     this.high = Math.max(0, ...rows.flatMap((row) => Object.values(row).filter((n) => typeof n === "number"))) || 1;
     this.table.draw(names, rows);
   }
 
-  cell(name, value) {
-    const { view, unit } = this.panel, step = STEP.exec(value), href = [...TABLES, "lane"].includes(view) && name === "run" ? this.options.runs?.(value) : null;
-    if (href) return el("a", { href, text: value });
-    if (value === null) return "–"; // it is not known
+  // The name of a run, and its title, lead to it.
+  cell(name, value, { run } = {}) {
+    const { view, unit } = this.panel, step = STEP.exec(value), href = [...TABLES, "lane"].includes(view) && ["run", "title"].includes(name) && run ? this.options.runs?.(run) : null;
+    if (href) return el("a", { href, text: value || words.runs.untitled });
+    if (value === null || value === undefined || value === "") return "–"; // it is not known
     if (typeof value === "object") return JSON.stringify(value);
     if (step && !step[1]) return moment(Date.parse(step[2]) / 1000, 60);
     if (typeof value !== "number") return String(value);
     if (view === "heat") return heated(amount(value, unit), value / this.high);
-    if (view === "table") return name === "cost" ? money(value) : amount(value, name === "seconds" ? "s" : "");
+    if (view === "table") return name === "cost" ? money(value, unit) : amount(value, name === "seconds" ? "s" : "");
     return TIMES.includes(name) ? moment(value, 1) : amount(value, name === words.table.took ? "s" : unit);
   }
 
@@ -248,7 +249,7 @@ function bars(value, options) {
   if (course !== null) return charted(value, options);
   const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, most), high = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
-    el("th", { scope: "row", title: name }, groupOf(name, makers)), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit), ...changed(n, isGroups(value) ? before?.[name] : before, unit))));
+    el("th", { scope: "row", title: name }, el("span", { class: "board-name" }, groupOf(name, makers))), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit), ...changed(n, isGroups(value) ? before?.[name] : before, unit))));
   return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length, most)];
 }
 
@@ -277,7 +278,7 @@ const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: 
 
 const STEP = /^(?:(.*)(?:: | · ))?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/s; // the name of a step of time, in a panel with groups with that of its group
 
-// What a chart over time shows: { series: [{ name, now }], the greatest first; make(series) returns their moments and their values; step; axis }; null for what has no course. `now` is the
+// What a chart over time shows: { series: [{ name, now }], the greatest first; make(series) returns their moments and their values; step; axis; since: the first bar, if all bars take a small part of the axis }; null for what has no course. `now` is the
 // last value, or of bars the sum.
 function courseOf({ view }, { value, points = {}, alerts = {}, reading = null }, span) {
   const beyond = new Set(Object.keys(alerts)), ordered = (series) => series.sort((a, b) => beyond.has(b.name) - beyond.has(a.name) || (b.now ?? -Infinity) - (a.now ?? -Infinity) || 0);
@@ -291,7 +292,7 @@ function courseOf({ view }, { value, points = {}, alerts = {}, reading = null },
     };
     return courses.length > 0 && end > begin ? { series: ordered(courses.map(([name, course]) => ({ name, now: now[name] ?? course.at(-1)[1] }))), make, step: 0, axis: [begin, end] } : null;
   }
-  const found = view === "bar" && isGroups(value) ? Object.entries(value).map(([name, n]) => [name.match(STEP), n]) : [];
+  const found = view === "bar" && isGroups(value) ? Object.entries(value).map(([name, n]) => [name.match(STEP), n]).filter(([match, n]) => match !== null || n !== null) : []; // a group of which nothing is known has no steps
   if (found.length === 0 || found.some(([match]) => match === null)) return null;
   const steps = found.map(([[, name = "", since, length, kind], n]) => ({ name, since: Date.parse(since) / 1000, step: length * (kind === "H" ? 3600 : 60), n }));
   const [{ step }] = steps, all = steps.map(({ since }) => since), least = Math.min(...all), most = Math.max(...all) + step, isWide = span !== null && span[1] - span[0] < WIDEST * step;
@@ -301,7 +302,7 @@ function courseOf({ view }, { value, points = {}, alerts = {}, reading = null },
     series.forEach(({ name }, at) => groups.get(name).forEach(({ since, n }) => (values[at][Math.round((since - begin) / step)] = n)));
     return { xs, values };
   };
-  return { series: ordered([...groups].map(([name, some]) => ({ name, now: some.reduce((sum, { n }) => sum + n, 0) }))), make, step, axis: [begin, end] };
+  return { series: ordered([...groups].map(([name, some]) => ({ name, now: some.reduce((sum, { n }) => sum + n, 0) }))), make, step, axis: [begin, end], since: end - begin > 2 * (most - least) ? least : null };
 }
 
 const TIMES = [words.table.time, words.table.from, words.table.to];

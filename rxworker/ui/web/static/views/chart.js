@@ -70,7 +70,7 @@ function dates(times, step, [begin, end]) {
   return times.map((time, n) => {
     if (isCut(time)) return "";
     if (step >= 86_400) return dated(time, day);
-    const text = dated(time, { ...clock, ...(step < 60 && { second: "2-digit" }), ...(step < 1 && { fractionalSecondDigits: 1 }) });
+    const text = dated(time, { ...clock, ...(step < 60 && { second: "2-digit" }), ...(step < 1 && { fractionalSecondDigits: step < 0.01 ? 3 : step < 0.1 ? 2 : 1 }) });
     return (n === first && !isToday(time)) || (n > first && isMidnight(time)) ? `${text}\n${dated(time, day)}` : text;
   });
 }
@@ -221,14 +221,17 @@ export class Chart {
     Object.assign(ctx, { strokeStyle: this.colour("--quiet"), fillStyle: this.colour("--quiet"), lineWidth: ratio, font: `${11 * ratio}px ${this.palette.font.slice(5)}`, textBaseline: "top", textAlign: "left" });
     ctx.setLineDash([2 * ratio, 3 * ratio]);
     const shown = marks.filter(({ time }) => time >= scales.x.min && time <= scales.x.max).map(({ time, text }) => [Math.round(valToPos(time, "x", true)), text]);
+    let free = bbox.left; // the end of the last text
     shown.forEach(([x, text], n) => {
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       const { width } = ctx.measureText(text), gap = 3 * ratio, isRoom = (from, to) => width + 2 * gap < to - from;
-      const at = isRoom(x, shown[n + 1]?.[0] ?? right) ? x + gap : isRoom(shown[n - 1]?.[0] ?? bbox.left, x) ? x - gap - width : null;
-      if (at !== null) ctx.fillText(text, at, bbox.top + 2 * ratio);
+      const at = isRoom(x, shown[n + 1]?.[0] ?? right) ? x + gap : isRoom(Math.max(free, shown[n - 1]?.[0] ?? 0), x) ? x - gap - width : null;
+      if (at === null) return;
+      free = at + width;
+      ctx.fillText(text, at, bbox.top + 2 * ratio);
     });
     ctx.restore();
   }
@@ -268,6 +271,7 @@ export class Chart {
 
   timeAt(n) {
     const { xs, step } = this.drawn, time = xs[n] ?? 0;
+    if (step === 86_400) return moment(time - step / 2, step);
     return step > 0 ? `${moment(time - step / 2, step)}–${dated(time + step / 2, step >= 86_400 ? day : clock)}` : moment(time);
   }
 

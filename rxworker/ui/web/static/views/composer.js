@@ -22,6 +22,7 @@ const MODES = {
   start: { label: composer.newRun, button: composer.start, hint: composer.ask },
   next: { label: composer.next, button: composer.send, hint: composer.sendHint },
   send: { label: composer.into, button: composer.sendIn, hint: composer.sendInHint },
+  none: { label: composer.none, button: composer.send, hint: "" },
   paused: { label: "", button: composer.send, hint: "" }, // the decision is shown instead
 };
 const keyOf = (id) => `draft ${id ?? ""}`;
@@ -93,6 +94,7 @@ export class Composer {
     setText(this.button, button);
     show(this.now, mode === "send");
     this.field.placeholder = hint;
+    this.field.disabled = byId("attach").disabled = mode === "none";
     this.setBusy(this.busy);
     this.offer();
     if (mode !== "paused") this.fit();
@@ -147,7 +149,7 @@ export class Composer {
 
   setBusy(busy) {
     this.busy = busy;
-    this.button.disabled = this.now.disabled = busy || this.current === "paused";
+    this.button.disabled = this.now.disabled = busy || ["paused", "none"].includes(this.current);
   }
 
   async send(isNow = false) {

@@ -1,5 +1,6 @@
 // The head of a run: its title, its status, and the buttons that control it.
 
+import { moment } from "./chart.js";
 import { byId, el, placeFocus, setData, setText, show } from "./dom.js";
 import { costWithout, money, plural, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
@@ -39,15 +40,18 @@ export class ControlsView {
   // Facts about the run; those that are hidden on narrow screens are marked as minor.
   facts({ timeline, run, summary }, { usage, cost, currency, isEstimate, unpriced }, now) {
     const about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
-    const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
+    const begun = timeline.runs[0]?.started ?? null, labels = Object.entries(run.labels ?? {}).filter(([name]) => name !== "conversation");
+    const facts = [["minor", begun === null ? "" : moment(begun)], ["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
     facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
     if (unpriced?.length > 0 && total > 0) facts.push([cost ? "" : "minor", fill(words.run.cost, { cost: costWithout(cost || null, unpriced, currency) })]);
     else if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
+    facts.push(...labels.map((label) => ["minor", label.join("=")]));
     return facts.filter(([, text]) => text);
   }
 
   showFacts(facts) {
     const node = byId("run-facts");
+    node.title = facts.map(([, text]) => text).join(" · ");
     while (node.childElementCount > facts.length) node.lastElementChild.remove();
     while (node.childElementCount < facts.length) node.append(el("span"));
     facts.forEach(([kind, text], n) => {

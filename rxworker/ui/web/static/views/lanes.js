@@ -4,6 +4,7 @@
 // knows of a row; its view is made when it comes into sight. The bars of a view hold seconds, and the list holds the beginning and the width of what is shown: the browser moves
 // the bars when the axis grows, and when the user zooms or pans.
 
+import { wordOfState } from "./call.js";
 import { el, setData, setText, show, StickToEnd } from "./dom.js";
 import { Overview } from "./overview.js";
 import { brief, clip, plural, precise, seconds } from "../model/format.js";
@@ -287,6 +288,7 @@ export class LanesView {
   add(run, thing) {
     const place = (time) => this.timeline.place(run, time);
     let row = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(thing.id) : undefined;
+    if (!row && thing.state === "skipped" && thing.writtenFrom === null) return;
     if (row) {
       this.byThing.delete(row.thing);
       this.waiting.delete(thing.id);
@@ -601,5 +603,5 @@ function laneWords(thing) {
   if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
   if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
   if (thing.state === "done" || thing.state === "failed") return [tookOf(thing), outcomeOf(thing, 60) || words.call[thing.state]].filter(Boolean).join(" · ");
-  return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
+  return `${wordOfState(thing)}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
 }

@@ -9,7 +9,7 @@ const kindOf = (value) => (typeof value === "number" ? "number" : null);
 const isEmpty = (value) => value === undefined || value === null || value === "";
 
 export class TableView {
-  // `title` names it; `cell(name, value)` returns the text or the node of a cell.
+  // `title` names it; `cell(name, value, row)` returns the text or the node of a cell.
   constructor(title, cell) {
     Object.assign(this, { cell, names: [], rows: [], sort: null, isDown: false });
     this.field = el("input", { class: "board-find", type: "search", maxlength: 200, placeholder: words.table.find, "aria-label": fill(words.table.findIn, { title }), autocomplete: "off", spellcheck: "false", oninput: () => this.render() });
@@ -50,7 +50,7 @@ export class TableView {
     });
     show(this.bar, this.rows.length > LONG || wanted !== "");
     setText(this.note, wanted === "" ? "" : fill(words.table.found, { n: found.length, total: this.rows.length }));
-    morph(this.body, found.map((row) => el("tr", {}, ...names.map((name) => el("td", { class: kindOf(row[name]) }, isEmpty(row[name]) ? "" : this.cell(name, row[name]))))));
+    morph(this.body, found.map((row) => el("tr", {}, ...names.map((name) => el("td", { class: kindOf(row[name]) }, isEmpty(row[name]) && name !== "title" ? "" : this.cell(name, row[name], row))))));
   }
 }
 
