@@ -268,6 +268,18 @@ async def test_what_a_chart_shows_is_a_table_too_and_a_file(page: Page) -> None:
         assert [*csv.reader(StringIO(text, newline=""))] == [["a", "b"], ['\'=1+"1"', "2"], ["x,\ny", ""]]
 
 
+async def test_a_screen_reader_hears_of_each_spike_of_a_long_course(page: Page) -> None:
+    values = [100 if n in (37, 171) else n % 3 for n in range(300)]
+    async with drawn(page, named("one", "line", unit="runs")) as board:
+        one = await board.draw("one", 0, points=course(*values))
+        heard = one.locator(".hidden table tbody tr")
+        await expect(heard.filter(has_text="100 runs")).to_have_count(2)
+        assert await heard.count() <= 24
+        assert await heard.locator("td:first-child").all_inner_texts() == sorted(
+            await heard.locator("td:first-child").all_inner_texts()
+        )
+
+
 async def test_a_table_is_sorted_and_filtered_and_stays_so(page: Page) -> None:
     def rows(*numbers: int) -> list[dict[str, Any]]:
         return [{"run": f"run-{n}", "n": n, "what": "odd" if n % 2 else "even"} for n in numbers]

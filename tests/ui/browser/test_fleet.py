@@ -148,7 +148,7 @@ async def test_the_runs_of_a_user_are_found_and_one_that_was_resumed_is_opened(d
             await desk.answers(page, "Paid.")
             await expect(page.locator("#compare")).to_be_hidden()
             # The head names when it began, and whose it is.
-            await expect(page.locator("#run-facts")).to_contain_text(re.compile(r"^\d\d:\d\d:\d\dclerk.*user=ann$"))
+            await expect(page.locator("#run-facts")).to_contain_text(re.compile(r"^clerk.*\d\d:\d\d:\d\duser=ann$"))
             await page.locator("#pages").get_by_role("link", name="Dashboards").click()
             for title in ("Pay for bob", "Pay for ann"):
                 link = page.locator("#board").get_by_role("link", name=title)

@@ -21,7 +21,7 @@ import { banner, clearBanner, copyLink, initTheme } from "./views/shell.js";
 api.useServer(new URL("..", location.href).href);
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
 const MAX_MARKS = 20;
-let title = "rxworker", workers = [], hasMarks = false;
+let title = "rxworker", workers = [], hasMarks = false, reach = null;
 
 function state(problem) {
   const word = problem === null || problem.status ? "open" : "lost"; // the server has answered
@@ -39,7 +39,9 @@ class Board extends DashboardsView {
     linked();
     if (!found) return state({ status: 404, message: fill(words.board.unknownBoard, { name, known: boards.filter((one) => !OWN_BOARDS.slice(1).includes(one.name)).map((one) => one.name).join(", ") }) });
     setText(byId("board-title"), found.title);
-    if (found.reach) range.which.options[0].text = fill(words.range.ownOf, { time: markText(found.reach) });
+    reach = found.reach ?? null;
+    if (reach !== null) range.which.options[0].text = fill(words.range.ownOf, { time: markText(reach) });
+    noted();
     naming();
     state(null);
   }
@@ -62,7 +64,7 @@ function linked() {
 // The noted moments of the time that is shown, in the charts and as a list.
 async function noted() {
   if (!hasMarks) return;
-  const [since, until] = axisOf(range.range, Date.now() / 1000) ?? [null, null];
+  const now = Date.now() / 1000, [since, until] = axisOf(range.range, now) ?? [reach && now - reach, null];
   const marks = await api.timeMarks({ since, until }).catch(() => []), list = byId("board-marks");
   setMarks(marks);
   show(list, marks.length > 0);

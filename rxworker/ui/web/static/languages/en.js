@@ -155,7 +155,7 @@ export const words = {
   chart: { role: "chart", legend: "Legend" },
   table: { find: "Find", findIn: "Find in {title}", found: "{n} of {total} rows", time: "time", group: "group", lane: "lane", from: "from", to: "to", took: "seconds" },
   range: {
-    title: "Time and filters", time: "Time", own: "Time of the dashboard", ownOf: "Of the dashboard: {time}", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", seconds: "Last {n} seconds", live: "Live", liveHelp: "Show what changes as it happens", compare: "Compare with before",
+    title: "Time and filters", time: "Time", own: "Time of the dashboard", ownOf: "Of the dashboard: {time}", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", last: "Last {time}", live: "Live", liveHelp: "Show what changes as it happens", compare: "Compare with before",
     filters: "Filters", kind: "Filter by", value: "Value of the filter", labelHint: "name=value", add: "Add filter", chip: "{kind}: {value}", remove: "Remove the filter {kind}: {value}",
   },
   lasts: { m15: "Last 15 minutes", h1: "Last hour", h6: "Last 6 hours", h24: "Last 24 hours", d7: "Last 7 days", d30: "Last 30 days", d90: "Last 90 days" },

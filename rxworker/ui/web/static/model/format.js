@@ -93,6 +93,9 @@ export function statusWord(status, cause) {
   return words.status[word] ?? (status === "running" ? word : words.status[status] ?? status);
 }
 
+// The state of a call in a word; one that is approved waits for the decisions about others.
+export const callWord = ({ state, isApproved }) => words.call[state === "paused" && isApproved ? "approved" : state] ?? state;
+
 // Arguments in one line, for a lane and a closed card.
 export function brief(value, most = 80) {
   if (value === undefined || value === null) return "";

@@ -146,7 +146,7 @@ class PanelView {
       if (this.readState !== this.state) this.drawRead();
     }, REST);
     this.readState = this.state;
-    const { names, rows } = rowsOf(this.panel, this.state, this.options.span()), step = Math.ceil(rows.length / SHORT) || 1, some = rows.filter((_, n) => (rows.length - 1 - n) % step === 0);
+    const { names, rows } = rowsOf(this.panel, this.state, this.options.span()), some = outstanding(rows);
     this.read.replaceChildren(el("table", { "aria-label": this.panel.title }, el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col", text: name })))), el("tbody", {}, ...some.map((row) => el("tr", {}, ...names.map((name) => el("td", {}, row[name] === undefined || row[name] === null ? "" : this.cell(name, row[name]))))))));
   }
 
@@ -322,6 +322,16 @@ function rowsOf(panel, state, span) {
   if (panel.view === "lane") return { names: [table.lane, table.from, table.to, table.took, "run"], rows: value.map(({ lane, from, to, run }) => ({ [table.lane]: lane, [table.from]: from, [table.to]: to, [table.took]: to - from, run })) };
   if (isGroups(value)) return { names: [table.group, panel.title], rows: Object.entries(value).map(([group, n]) => ({ [table.group]: group, [panel.title]: n })) };
   return { names: [panel.title], rows: [{ [panel.title]: value }] };
+}
+
+// So many rows that a reader can listen to: of each part of them the one with the least and the one with the greatest sum, so that no spike is left out.
+function outstanding(rows) {
+  const size = Math.ceil((2 * rows.length) / SHORT), parts = rows.length > SHORT ? Array.from({ length: Math.ceil(rows.length / size) }, (_, n) => rows.slice(n * size, (n + 1) * size)) : [];
+  const sum = (row) => Object.entries(row).reduce((so, [name, n]) => so + (TIMES.includes(name) ? 0 : n ?? 0), 0);
+  return parts.length === 0 ? rows : parts.flatMap((part) => {
+    const sums = part.map(sum), ends = [sums.indexOf(Math.min(...sums)), sums.indexOf(Math.max(...sums))];
+    return part.filter((_, n) => ends.includes(n));
+  });
 }
 
 // The row of a file: times as in ISO 8601.

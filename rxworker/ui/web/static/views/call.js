@@ -1,19 +1,16 @@
 // A tool call in the conversation: its arguments as they are written, its progress, its result, and the verdicts of hooks.
 
 import { el, GrowingText, setData, setText, show } from "./dom.js";
-import { brief, clip, pretty, seconds } from "../model/format.js";
+import { brief, callWord, clip, pretty, seconds } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { outcomeOf } from "../model/recognise.js";
 import { textOf } from "../model/run_state.js";
 import { ResultView } from "./result.js";
 
-// The state of a call in a word; one that is approved waits for the decisions about others.
-export const wordOfState = ({ state, isApproved }) => words.call[state === "paused" && isApproved ? "approved" : state] ?? state;
-
 function wordOf(call) {
   if (call.retracted) return words.call.retracted;
   if (call.background) return words.call.background;
-  const word = wordOfState(call);
+  const word = callWord(call);
   const took = call.seconds ?? (call.to !== null && call.from !== null ? call.to - call.from : null);
   return took >= 0.05 && (call.state === "done" || call.state === "failed") ? fill(words.call.in, { word, seconds: seconds(took) }) : word;
 }

@@ -41,11 +41,11 @@ export class ControlsView {
   facts({ timeline, run, summary }, { usage, cost, currency, isEstimate, unpriced }, now) {
     const about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const begun = timeline.runs[0]?.started ?? null, labels = Object.entries(run.labels ?? {}).filter(([name]) => name !== "conversation");
-    const facts = [["minor", begun === null ? "" : moment(begun)], ["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
+    const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
     facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
     if (unpriced?.length > 0 && total > 0) facts.push([cost ? "" : "minor", fill(words.run.cost, { cost: costWithout(cost || null, unpriced, currency) })]);
     else if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
-    facts.push(...labels.map((label) => ["minor", label.join("=")]));
+    facts.push(["", begun === null ? "" : moment(begun)], ...labels.map((label) => ["minor", label.join("=")]));
     return facts.filter(([, text]) => text);
   }
 

@@ -4,10 +4,9 @@
 // knows of a row; its view is made when it comes into sight. The bars of a view hold seconds, and the list holds the beginning and the width of what is shown: the browser moves
 // the bars when the axis grows, and when the user zooms or pans.
 
-import { wordOfState } from "./call.js";
 import { el, setData, setText, show, StickToEnd } from "./dom.js";
 import { Overview } from "./overview.js";
-import { brief, clip, plural, precise, seconds } from "../model/format.js";
+import { brief, callWord, clip, plural, precise, seconds } from "../model/format.js";
 import { outcomeOf } from "../model/recognise.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
@@ -603,5 +602,5 @@ function laneWords(thing) {
   if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
   if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
   if (thing.state === "done" || thing.state === "failed") return [tookOf(thing), outcomeOf(thing, 60) || words.call[thing.state]].filter(Boolean).join(" · ");
-  return `${wordOfState(thing)}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
+  return `${callWord(thing)}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
 }

@@ -4,6 +4,7 @@ import { address } from "./address.js";
 import { copy, el, morph, setText, show } from "./dom.js";
 import { beforeOf, ENDS, KINDS, LASTS, problemOf, rangeOf, withFilter, withoutFilter, withTime } from "../model/range.js";
 import { fill, words } from "../model/language.js";
+import { markText } from "../model/timeline.js";
 
 const OWN = "", BETWEEN = "between", MOMENT = "moment";
 
@@ -95,7 +96,7 @@ export class RangeBar {
   draw() {
     const { range } = this, { last, since, until, time, isStill, filters } = range, { which, fields } = this;
     const known = [...which.options].some((option) => option.value === String(last));
-    if (last !== null && !known) which.insertBefore(el("option", { value: last, text: fill(words.range.seconds, { n: last }) }), which.children[1]);
+    if (last !== null && !known) which.insertBefore(el("option", { value: last, text: fill(words.range.last, { time: markText(last) }) }), which.children[1]);
     which.value = last !== null ? String(last) : time !== null ? MOMENT : since !== null || until !== null ? BETWEEN : OWN;
     for (const [name, field] of Object.entries(fields)) {
       show(field, which.value === (name === "time" ? MOMENT : BETWEEN));
