@@ -268,7 +268,7 @@ async def test_what_a_chart_shows_is_a_table_too_and_a_file(page: Page) -> None:
         assert [*csv.reader(StringIO(text, newline=""))] == [["a", "b"], ['\'=1+"1"', "2"], ["x,\ny", ""]]
 
 
-async def test_a_screen_reader_hears_of_each_spike_of_a_long_course(page: Page) -> None:
+async def test_a_screen_reader_receives_each_spike_of_a_long_course(page: Page) -> None:
     values = [100 if n in (37, 171) else n % 3 for n in range(300)]
     async with drawn(page, named("one", "line", unit="runs")) as board:
         one = await board.draw("one", 0, points=course(*values))

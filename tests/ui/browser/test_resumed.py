@@ -91,7 +91,7 @@ async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk)
 
 
 @pytest.mark.slow
-async def test_a_decided_call_is_not_said_to_wait_and_the_focus_is_not_lost(desk: Desk) -> None:
+async def test_a_decided_call_is_not_shown_as_waiting_and_the_focus_is_not_lost(desk: Desk) -> None:
     replies = [call("delete", path="a.txt") + call("delete", path="b.txt"), say("One is gone.")]
     async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
         waiting = page.locator(".call[data-state=paused] .call-word")
