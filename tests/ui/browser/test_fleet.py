@@ -149,6 +149,9 @@ async def test_the_runs_of_a_user_are_found_and_one_that_was_resumed_is_opened(d
             await expect(page.locator("#compare")).to_be_hidden()
             # The head names when it began, and whose it is.
             await expect(page.locator("#run-facts")).to_contain_text(re.compile(r"^clerk.*\d\d:\d\d:\d\duser=ann$"))
+            await page.locator("#run-list").get_by_role("link", name="Pay for bob").click()
+            await expect(page.locator("#run-title")).to_have_text("Pay for bob")
+            await expect(page.locator("#compare")).to_be_hidden()
             await page.locator("#pages").get_by_role("link", name="Dashboards").click()
             for title in ("Pay for bob", "Pay for ann"):
                 link = page.locator("#board").get_by_role("link", name=title)

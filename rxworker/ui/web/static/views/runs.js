@@ -1,6 +1,7 @@
 // The list of conversations, the newest first, with search and filters, and the view when no run is selected. A conversation is one line, and the runs before
 // its newest one are listed below it while one of them is selected. A keystroke filters what is known at once; the server then adds what it finds in texts, and older runs.
 
+import { writeLink } from "../model/link.js";
 import { note, noted } from "./address.js";
 import { byId, el, setData, setText, show } from "./dom.js";
 import { ago, clip, money, plural, seconds, statusWord } from "../model/format.js";
@@ -29,7 +30,8 @@ class RunLink {
   }
 
   update(run, isSelected, more, when, title = run.title || words.runs.untitled) {
-    if (this.node.hash !== `#${run.id}`) this.node.setAttribute("href", `#${run.id}`);
+    const href = writeLink({ run: run.id });
+    if (this.node.hash !== href) this.node.setAttribute("href", href);
     setText(this.title, title);
     setText(this.status, statusWord(run.status, run.cause));
     setData(this.status, "status", run.status);
@@ -368,7 +370,7 @@ export class WelcomeView {
     const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.cause, titleOf(run)]));
     if (key === this.offered) return;
     this.offered = key;
-    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: fill(words.welcome.link, { title: clip(titleOf(run), 60), status: statusWord(run.status, run.cause) }) })));
+    const links = runs.map((run) => el("li", {}, el("a", { href: writeLink({ run: run.id }), text: fill(words.welcome.link, { title: clip(titleOf(run), 60), status: statusWord(run.status, run.cause) }) })));
     byId("welcome-runs").replaceChildren(...links);
     show(byId("welcome-look"), links.length > 0);
   }
