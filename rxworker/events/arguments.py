@@ -45,21 +45,17 @@ def parse_arguments(text: str) -> JsonObject | str:
     >>> parse_arguments('{"city": "Os')
     '{"city": "Os'
     """
-    value = _read(text)
-    # Most texts have too few brackets for it.
-    is_too_deep = text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(value)
-    return value if isinstance(value, dict) and not is_too_deep else text
-
-
-def _read(text: str) -> Json:
     if text.strip() in ("", "null"):
         return {}
     if text.endswith(REFUSED):
-        return None
+        return text
     try:
-        return read_repaired(text.encode())
+        value = read_repaired(text.encode())
     except UnicodeError:  # half of a surrogate pair
-        return None
+        return text
+    # Most texts have too few brackets for it.
+    is_too_deep = text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(value)
+    return value if isinstance(value, dict) and not is_too_deep else text
 
 
 def _is_too_deep(value: Json) -> bool:
@@ -126,7 +122,8 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
         return given
     decoded = parse_arguments(given)
     if isinstance(decoded, str):
-        if isinstance(_read(given), dict):
+        value = read_repaired(given.encode("utf-8", "replace"))
+        if isinstance(value, dict) and _is_too_deep(value):
             raise _invalid(f"this is {_TOO_DEEP}", meta)
         raise _invalid(f"this is not a JSON object but the text {given!r:.60}", meta)
     return decoded

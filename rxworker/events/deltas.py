@@ -34,15 +34,19 @@ class Deltas(Sequence[E]):
         texts: The text of each.
         times: When each arrived, in seconds since the epoch; ``None`` where they arrived together.
 
+    Attributes:
+        size: How many there are; for the paths where ``len`` is too dear.
+
     >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
     >>> len(deltas), deltas[1], deltas.text()
     (2, TextDelta(index=0, text='lo', choice=0), 'hello')
     """
 
-    __slots__ = ("_ends", "_joined", "_texts", "like", "times")
+    __slots__ = ("_ends", "_joined", "_texts", "like", "size", "times")
 
     def __init__(self, like: E, texts: list[str], times: array[float] | None = None) -> None:
         self.like = like
+        self.size = len(texts)
         self.times = times
         self._texts: list[str] | None = texts
         self._joined = ""
@@ -91,8 +95,7 @@ class Deltas(Sequence[E]):
         return self._made([text])[0]
 
     def __len__(self) -> int:
-        texts = self._texts
-        return len(self._ends if texts is None else texts)
+        return self.size
 
     def __iter__(self) -> Iterator[E]:
         return iter(self._made(self.texts))

@@ -178,7 +178,12 @@ class SseDecoder:
     def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
         """The same; frames that arrived together may be created when they are accessed."""
         if self._head is not None:
-            data = self._without_bom(data)
+            data = self._head + data
+            if len(data) < len(BOM) and BOM.startswith(data):
+                self._head = data
+                return []
+            self._head = None
+            data = data.removeprefix(BOM)
         if not data:
             return []
         if CR in data or self._after_cr:
@@ -232,14 +237,6 @@ class SseDecoder:
                 self._take_lines(rest, frames)
                 self._dispatch(frames)
         return frames
-
-    def _without_bom(self, data: bytes) -> bytes:
-        head = (self._head or b"") + data
-        if len(head) < len(BOM) and BOM.startswith(head):
-            self._head = head
-            return b""
-        self._head = None
-        return head.removeprefix(BOM)
 
     def _with_lf(self, data: bytes) -> bytes:
         """The bytes with LF as their only line end."""

@@ -45,7 +45,7 @@ TAIL = 512
 """The maximum number of unpacked entries, and of records beyond the number of entries."""
 
 
-class History:
+class History(Struct, eq=False):
     """The records, numbered from 1 without gaps.
 
     Attributes:
@@ -60,13 +60,12 @@ class History:
     ['bc']
     """
 
-    def __init__(self) -> None:
-        self.last_seq = 0
-        self._packed: list[Record] = []
-        self._packed_to = 0
-        self.tail: list[Record] = []
-        self._dropped = 0  # entries
-        self._may_pack_at = TAIL  # not before, since each record adds at most one to either count
+    last_seq: int = 0
+    _packed: list[Record] = []
+    _packed_to: int = 0
+    tail: list[Record] = []
+    _dropped: int = 0  # entries
+    _may_pack_at: int = TAIL  # not before, since each record adds at most one to either count
 
     def extend(self, entries: Sequence[Record]) -> None:
         """Add the next entries, of which there is at least one."""

@@ -37,6 +37,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex.internal import default_error, noop
 
@@ -67,24 +68,21 @@ reporters: list[OnRaise] = []
 logger = logging.getLogger("rxworker.hub")
 
 
-class DetachReporter:
+class DetachReporter(Struct, eq=False):
     """Reports the watchers that have raised and are detached.
 
-    Args:
-        on_detach: Called with the name of the watcher, and what it raised.
-        loop: The event loop of the hub, if any.
-        history: The records of the hub, which name the run.
+    The first arguments are what is called with the name of the watcher, and what it raised; the event loop of the hub,
+    if any; and its records, which name the run.
 
     Attributes:
         on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop
             at once.
     """
 
-    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None, history: History) -> None:
-        self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
-        self._on_detach = on_detach
-        self._loop = loop
-        self._history = history
+    _on_detach: OnRaise | None
+    _loop: asyncio.AbstractEventLoop | None
+    _history: History
+    on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
 
     def report(self, name: str, error: BaseException) -> None:
         """Report that a watcher has raised. Raises nothing: the code that pushed the record did not cause it.
@@ -301,8 +299,8 @@ class Hub(Stage[Record]):
     def attach(self, watcher: Watcher) -> None:
         """Serve a new watcher. One without a delivery is pushed everything so far at once."""
         self.watched = self.watched or watcher.takes != "entries"
-        # More may be held at the moment, for watchers that are behind.
-        watcher.seen = max(watcher.seen, self.kept_after)
+        if self._keep is not None:  # more may be held at the moment, for watchers that are behind
+            watcher.seen = max(watcher.seen, self.kept_after)
         if watcher.delivery is not None:
             self.call_in_loop(partial(self.flush_scheduler.add, watcher))
         elif self._immediate.add(watcher):

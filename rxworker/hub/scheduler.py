@@ -29,11 +29,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
-from itertools import chain
+from itertools import chain, filterfalse
 from math import inf
-from operator import call, length_hint
+from operator import attrgetter, call, length_hint
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from reactivex import abc
 from reactivex.internal import noop
 
@@ -48,24 +49,22 @@ from rxworker.watchdog import watchdog
 Push: TypeAlias = Callable[[Record], None]
 
 
-class ImmediateWatchers:
+class ImmediateWatchers(Struct, eq=False):
     """The watchers that are pushed to within ``Hub.push``, record by record.
 
-    Args:
-        history: The records.
-        on_raise: Called with the name of a watcher that has raised, and what it raised; it is detached by then.
+    The first two arguments are the records, and what is called with the name of a watcher that has raised, and what it
+    raised; it is detached by then.
 
     Attributes:
         watchers: In the order in which they were attached.
         is_pushing: Whether a round is under way.
     """
 
-    def __init__(self, history: History, on_raise: OnRaise) -> None:
-        self.watchers: tuple[Watcher, ...] = ()
-        self.is_pushing = False
-        self._history = history
-        self._on_raise = on_raise
-        self._pushed_to = 0
+    _history: History
+    _on_raise: OnRaise
+    watchers: tuple[Watcher, ...] = ()
+    is_pushing: bool = False
+    _pushed_to: int = 0
 
     def __len__(self) -> int:
         return sum([watcher.takes != "entries" for watcher in self.watchers])
@@ -85,8 +84,8 @@ class ImmediateWatchers:
                     try:
                         if watcher.takes == "events":
                             if only is None:
-                                watcher.push_many([entry.event for entry in entries if not entry.path])
-                            elif not only.path:
+                                watcher.push_many([*map(_event, filterfalse(_path, entries))])
+                            elif not only.path and (watcher.kinds is None or event.__class__ in watcher.kinds):
                                 watcher.push(event)
                         elif only is not None:
                             watcher.push(only)
@@ -303,6 +302,7 @@ Defer: TypeAlias = Callable[[Callback], object]
 Later: TypeAlias = Callable[[float, Callback], Callable[[], object]]
 """Calls a function after so many seconds; returns a function that cancels the call."""
 
+_event, _path = attrgetter("event"), attrgetter("path")
 _DEFERRABLE = DEFERRABLE | {Deltas, Item}
 
 
@@ -502,21 +502,19 @@ class FlushScheduler:
         return pushed + self.readers.states()
 
 
-class Readers:
+class Readers(Struct, eq=False):
     """The watchers that read at their own pace: which sleep until more is there, and which make the source wait.
 
-    Args:
-        history: The history that they read.
+    The first argument is the history that they read.
     """
 
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._readers: dict[Watcher, None] = {}
-        self._wait_limits: dict[Watcher, int] = {}
-        # By pace: every record wakes those without one.
-        self._asleep: dict[float | None, dict[Watcher, asyncio.Future[None]]] = {}
-        self._held: list[asyncio.Future[None]] = []
-        self._is_over = False
+    _history: History
+    _readers: dict[Watcher, None] = {}
+    _wait_limits: dict[Watcher, int] = {}
+    # By pace: every record wakes those without one.
+    _asleep: dict[float | None, dict[Watcher, asyncio.Future[None]]] = {}
+    _held: list[asyncio.Future[None]] = []
+    _is_over: bool = False
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -572,7 +570,8 @@ class Readers:
         """No more records follow, so that no source waits."""
         self._is_over = True
         self._wait_limits.clear()
-        self.release_source()
+        if self._held:
+            self.release_source()
 
     @property
     def is_full(self) -> bool:

@@ -32,7 +32,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import RxWorkerError, as_exception, describe
 from rxworker.events import Record
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
-from rxworker.operators.kernel import TRAMPOLINE, Many, many
+from rxworker.operators.kernel import TRAMPOLINE, Kinds, Many, many
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -89,6 +89,7 @@ class Watcher(abc.DisposableBase):
         delivered: How many records were delivered to it; in a group, less the number of the group when it joined.
         push: Takes a record, or an event.
         push_many: Takes several.
+        kinds: The classes of the events that its observer takes notice of; ``None`` for all.
         push_batch: Takes the records of one turn, if its observer has an ``on_batch`` that does.
         place: Its index among the watchers of its group; below 0 before it has one.
     """
@@ -98,6 +99,7 @@ class Watcher(abc.DisposableBase):
         "_detach",
         "delivered",
         "delivery",
+        "kinds",
         "name",
         "observer",
         "place",
@@ -127,6 +129,7 @@ class Watcher(abc.DisposableBase):
         self.push_many: Many[Any] = many(observer) if observer is not None and delivery is None else noop
         self.push_batch: Callable[[list[Record]], None] | None = getattr(observer, "on_batch", None)
         self.takes = takes
+        self.kinds: Kinds | None = getattr(observer, "kinds", None)
         self.place = -1
         self._detach = detach
 

@@ -53,7 +53,10 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     >>> recorded_labels({"tenant": "acme", "marks": "{}"})
     {'tenant': 'acme'}
     """
-    return {name: text for name, text in labels.items() if name not in UNRECORDED}
+    recorded = dict(labels)
+    for name in UNRECORDED:
+        recorded.pop(name, None)
+    return recorded
 
 
 TAPPED = "tap:"

@@ -120,11 +120,12 @@ def read_repaired(data: bytes) -> Json:
     >>> read_repaired(b'"a\\ud83d"') == "a\ufffd"
     True
     """
-    value = read_json(data)
-    if value is None:  # a strict reader rejects halves, so its result needs no repair
+    try:
+        decoded: Json = msgspec.json.decode(data)  # a strict reader rejects halves, so its result needs no repair
+    except UNREADABLE:
         repaired = SurrogateJoiner().repaired(data)
-        value = None if repaired is None else read_json(repaired)
-    return value
+        return None if repaired is None else read_json(repaired)
+    return decoded
 
 
 def word(value: Json) -> str:

@@ -95,9 +95,9 @@ def expect_choice(name: str, choice: object) -> None:
     Raises:
         ConfigurationError: It is not the index of a choice.
     """
-    if isinstance(choice, Observable):
-        raise ConfigurationError(f"{name} makes an operator and is not one: write {name}(), with parentheses")
     if type(choice) is not int or choice < 0:
+        if isinstance(choice, Observable):
+            raise ConfigurationError(f"{name} makes an operator and is not one: write {name}(), with parentheses")
         check_number(f"{name}(choice)", choice, whole=True)
 
 

@@ -504,7 +504,7 @@ class Ending:
 
     __slots__ = ("_observer", "_release", "is_over")
 
-    def __init__(self, observer: abc.ObserverBase[Any], release: Callable[[], object] = noop) -> None:
+    def __init__(self, observer: abc.ObserverBase[Any], release: Callable[[], object] | None = None) -> None:
         self._observer = observer
         self._release = release
         self.is_over = False
@@ -514,7 +514,8 @@ class Ending:
         if self.is_over:
             return False
         self.is_over = True
-        self._release()
+        if self._release is not None:
+            self._release()
         return True
 
     def on_error(self, error: Exception) -> None:

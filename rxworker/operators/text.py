@@ -48,11 +48,8 @@ from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decoding, decoding_when_idle
 from rxworker.operators.expect import EVENTS, expect_choice, observing, refusal
 from rxworker.operators.gate import texts_in
-from rxworker.operators.kernel import Ending, Operator, Sink, many
+from rxworker.operators.kernel import Ending, Kinds, Operator, Sink, many
 from rxworker.state.block import STARTED_AT_ITS_INDEX, OpenBlocks
-
-OTHERS = {wanted: EVENTS - {wanted} for wanted in (TextDelta, ThinkingDelta)}
-"""The events that a verb for the deltas of one kind passes over."""
 
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:
@@ -149,7 +146,8 @@ class _TextSoFar(Decoder[Event, str]):
 
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
     expect_choice(verb.removesuffix("()"), choice)
-    others = OTHERS[wanted]
+    kinds: Kinds = frozenset({wanted})
+    others = EVENTS - kinds
 
     def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
         push, push_many = observer.on_next, many(observer)
@@ -179,7 +177,9 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
                 elif kind not in others:
                     on_next(part)
 
-        return Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        sink = Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        sink.kinds = kinds
+        return sink
 
     return observing(make, verb, takes_events=True)
 

@@ -122,18 +122,14 @@ Body: TypeAlias = dict[str, Json | Raw | tuple[Raw | JsonObject, ...]]
 class MessageEncoder(ABC):
     """Encodes the messages of one conversation, in order.
 
-    Args:
-        settings: What it encodes for. One with the same settings encodes the same messages alike.
-
     Attributes:
-        settings: The same.
+        settings: What it encodes for. One with the same settings encodes the same messages alike.
         lasting: Whether it may outlive the request: it holds no pictures and no documents.
     """
 
-    def __init__(self, *settings: object) -> None:
-        self.settings = settings
-        self.lasting = True
-        self._fed = 0
+    settings: tuple[object, ...] = ()
+    lasting = True
+    _fed = 0
 
     def feed_new(self, messages: Sequence[Message]) -> None:
         """Take what is new of the messages, which begin with those that it took before."""

@@ -66,8 +66,12 @@ def settings_as(options: Options, **names: str) -> JsonObject:
     >>> settings_as(Options(max_tokens=5), max_tokens="maxOutputTokens", temperature="temperature")
     {'maxOutputTokens': 5}
     """
-    given = {name: getattr(options, setting) for setting, name in names.items()}
-    return {name: value for name, value in given.items() if value is not None and value != ()}
+    given: JsonObject = {}
+    for setting, name in names.items():
+        value = getattr(options, setting)
+        if value is not None and value != ():
+            given[name] = value
+    return given
 
 
 def with_extra(body: Body, extra: JsonObject, whole: Collection[str] = ()) -> Body:

@@ -279,7 +279,7 @@ def cost_of(
     """
     known: float | None = None
     unpriced: list[str] = []
-    currency = currency_of(table)
+    currency = currency_of(table) if table else ""
     for model, usage in by_model.items():
         if not usage.input_tokens and not usage.output_tokens:
             continue

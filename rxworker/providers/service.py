@@ -155,7 +155,9 @@ class Service(ABC):
         self._base_url = base_url
         self._address = address
         self._last_key: str | None = None  # what a function returned, to be masked
-        self._fitted: tuple[tuple[ToolMeta, ...], FittedTools] = (), FittedTools()  # of the last request
+        # Of the last request: its address and its settings, and what the model takes of these; and its tools.
+        self._known: tuple[str, Options, ModelInfo, Options] | None = None
+        self._fitted: tuple[tuple[ToolMeta, ...], FittedTools] = (), FittedTools()
         named = {"content-type": "application/json", "accept": self._accept[0], **self._own_headers}
         self._headers = named | checked_headers(headers or {})
 
@@ -177,8 +179,11 @@ class Service(ABC):
             LocalProtocolError: The conversation holds content that the protocol cannot express.
         """
         url = self._address or self._url()
-        info = self._info_at(url)
-        options = fitted(self.model, info, options, self._room)
+        known = self._known
+        if known is None or known[0] != url or known[1] is not options:
+            info = self._info_at(url)
+            known = self._known = url, options, info, fitted(self.model, info, options, self._room)
+        _, _, info, options = known
         if options.output is not None and tools and not self.structures_beside_tools:
             conversation = replace(conversation, system=with_schema(conversation.system, options.output.schema))
             options = replace(options, output=None)

@@ -299,8 +299,7 @@ class RunDriver(Generic[T_co]):
             The error that ended the run before its last record, if any.
         """
         self._enter(Phase.RUNNING)
-        journal, scheduler = self._journal, self._context.scheduler
-        task = asyncio.current_task(self._loop)
+        journal, scheduler, task = self._journal, self._context.scheduler, self.task
         try:
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop  # the writer claims the run to store that
@@ -319,7 +318,9 @@ class RunDriver(Generic[T_co]):
             if journal.writer is not None and (pause := journal.state.pause) is not None:
                 journal.emit(RunPause(pause))  # a copy of a run that has paused: as any other it ends with its pause
                 return None
-            self._start_timer()
+            most = self._context.worker.limits.max_seconds
+            if most is not None:
+                self._timers.append(self._loop.call_later(most, self._out_of_time, most))
             if self._context.background.is_carried:
                 await take_up(self._context)
             if commands is not None:
@@ -348,11 +349,6 @@ class RunDriver(Generic[T_co]):
 
     def _goes_on(self) -> bool:
         return self._journal.state.status == "running" and not self._stops_after_turn
-
-    def _start_timer(self) -> None:
-        most = self._context.worker.limits.max_seconds
-        if most is not None:
-            self._timers.append(self._loop.call_later(most, self._out_of_time, most))
 
     def _out_of_time(self, most: float) -> None:
         if self.phase is Phase.RUNNING and not self._has_ended:
@@ -510,7 +506,10 @@ class RunDriver(Generic[T_co]):
         return result_of(state, journal.run_id, context.output, context.variables, called, nested=nested)
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
-        """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""
+        """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks.
+
+        Budgets are reported to, messages that were not delivered are refused, and the session becomes free.
+        """
         writer = self._journal.writer
         assert writer is None or not writer.is_open
         if writer is not None:
@@ -524,37 +523,30 @@ class RunDriver(Generic[T_co]):
         else:
             error, result = None, outcome
             self.outcome.set_result(outcome)
+        context = self._context
         try:
-            self._release(result, is_loaded)
+            context.background.take_steps = None
+            if context.commands is not None:
+                context.commands.stop()
+            if context.budgets and is_loaded:
+                end_reports(context, paused=isinstance(result, Paused))
+            if context.mailbox.waiting:
+                context.mailbox.close()
+            self._ended(context, result)
         finally:
-            self._end_records(error)
+            hub = self._journal.hub
+            hub.end(error)
+            hub.detach_reporter.on_interrupt = None  # from here on an interrupt need not wait
+            for timer in self._timers:
+                timer.cancel()
+            if self._interrupt is not None:
+                raise_from_loop(self._loop, self._interrupt)
             if error is not None:
                 self.is_awaited = self.is_awaited or any(not each.done() for each in self._starting)
             wake(self._starting, error)
             wake(self._waiting, outcome)
         if error is not None:
             self._log(error)
-
-    def _release(self, result: RunResult[T_co] | None, is_loaded: bool) -> None:
-        """Report to the budgets, refuse the messages that were not delivered, and free the session."""
-        context = self._context
-        context.background.take_steps = None
-        if context.commands is not None:
-            context.commands.stop()
-        if context.budgets and is_loaded:
-            end_reports(context, paused=isinstance(result, Paused))
-        if context.mailbox.waiting:
-            context.mailbox.close()
-        self._ended(context, result)
-
-    def _end_records(self, error: Exception | None) -> None:
-        hub = self._journal.hub
-        hub.end(error)
-        hub.detach_reporter.on_interrupt = None  # from here on an interrupt need not wait
-        for timer in self._timers:
-            timer.cancel()
-        if self._interrupt is not None:
-            raise_from_loop(self._loop, self._interrupt)
 
     def _log(self, error: Exception) -> None:
         """Log an error that no task awaits and no watcher has received."""

@@ -145,7 +145,7 @@ class Run(Generic[T_co]):
         commands = None
         if stored is not None:
             stored.attach(context, scope)
-        self.first_seq = journal.hub.last_seq + 1
+        self.first_seq = journal.hub.history.last_seq + 1
         state, background = journal.state, context.background
         first, shared = begin.first, state.shared_state
         background.journal = journal

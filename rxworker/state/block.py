@@ -98,7 +98,7 @@ def joined(pieces: Pieces[str]) -> str:
 
 def packed(pieces: Pieces[str]) -> Pieces[str]:
     """The text in one piece: it is joined once, and the pieces are freed."""
-    return pieces if pieces.count < 2 else NO_TEXT.add(joined(pieces))
+    return NO_TEXT.add(joined(pieces))
 
 
 NO_TEXT: Pieces[str] = Pieces()
@@ -196,7 +196,7 @@ def _stop(state: BlockState, event: events.BlockStop) -> BlockState:
     return replace(
         state,
         phase="stopped",
-        text=packed(state.text),
+        text=state.text if state.text.count < 2 else packed(state.text),
         metadata=event.metadata or state.metadata,
         echo=event.echo if state.echo is None else {**state.echo, **(event.echo or {})},
         stop_reason=event.stop_reason,
@@ -204,7 +204,8 @@ def _stop(state: BlockState, event: events.BlockStop) -> BlockState:
 
 
 def _abort(state: BlockState, event: events.BlockAbort) -> BlockState:
-    return replace(state, phase="aborted", text=packed(state.text), reason=event.reason)
+    text = state.text if state.text.count < 2 else packed(state.text)
+    return replace(state, phase="aborted", text=text, reason=event.reason)
 
 
 HOLDS: dict[type[object], frozenset[events.BlockType]] = {

@@ -122,7 +122,7 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
             texts.append(one.text if one is event else event.text())
         elif kind in BLOCK_EVENTS:
             index: int = event.index
-            if kind is BlockStart:
+            if kind is BlockStart and index in blocks:
                 for cut, reason in blocks.end_before(event):
                     closed = closed.add(step_block(cut, BlockAbort(index, cut.block_type, reason)))
             block = step_block(blocks.get(index), event)

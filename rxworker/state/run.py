@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -109,28 +109,24 @@ def fold_run(records: Iterable[events.Record], state: RunState | None = None) ->
         seq = record.seq
         if record.path is not path and record.path != path:
             if record.path[: len(path)] == path:
-                if step_row is _step_turn:  # a start begins the counts anew: it comes before what is inside
-                    state, row, step_row = _step_turn(state, row), [], None
                 state = _step_inner(state, record)
             continue
         event: Any = record.event
         found = _ROW_STEPS.get(event.__class__)
-        if found is None:
+        step = TURN_STEPS.get(event.__class__) if found is None else None
+        if found is None and step is None:
             continue
         if found is not step_row:
             if step_row is not None:
                 state, row = step_row(state, row), []
             step_row = found
-        row.append(event)
+        if step is None:
+            row.append(event)
+        else:
+            state = step(state, event)
     if step_row is not None:
         state = step_row(state, row)
     return state if seq == state.seq else replace(state, seq=seq)
-
-
-def _step_turn(state: RunState, row: Iterable[Any]) -> RunState:
-    for event in row:
-        state = TURN_STEPS[event.__class__](state, event)
-    return state
 
 
 def _step_response(state: RunState, row: Iterable[Any]) -> RunState:
@@ -285,8 +281,8 @@ def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
     for message in reversed(conversation.messages):
         if calls := message.tool_calls:
             break
-    told = [(result.content, result.is_error) for result in results]
-    failed = False not in [is_error for _, is_error in told]
+    told = [*map(attrgetter("content", "is_error"), results)]
+    failed = all(map(itemgetter(1), told))
     return [(call.name, "" if failed else call.input) for call in calls], told
 
 
@@ -351,16 +347,23 @@ def _tool_events(state: RunState, row: Sequence[events.ToolStart | events.ToolSt
     state = _count_tools(state, state.path, row)
     calls, by_id, started = [*state.calls], dict[str, list[int]](), 0
     for event in row:
+        place, call_id = event.place, event.call.id if type(event) is events.ToolStart else event.call_id
+        is_there = 0 <= place < len(calls) and calls[place].place == place and calls[place].call.id == call_id
+        at = place if is_there else find_call(calls, place, call_id, by_id)  # usually all calls of a response are there
         if type(event) is events.ToolStart:
             started += 1
-            at = find_call(calls, event.place, event.call.id, by_id)
             each = CallState(event.place, event.call, "running")
         else:
-            at = find_call(calls, event.place, event.call_id, by_id)
             name = "" if event.result is None else event.result.name
             call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
             each = CallState(event.place, call, "ended", event.result)
-        _put(calls, by_id, at, each, state)
+        if at is not None:
+            place = calls[at].place
+            calls[at] = each if each.place == place else replace(each, place=place)
+        elif not state.is_closed:  # one that no complete response has made has its answer
+            if by_id:
+                by_id.setdefault(each.call.id, []).append(len(calls))
+            calls.append(each)
     return replace(state, tool_calls=state.tool_calls + started, calls=tuple(calls))
 
 
@@ -399,17 +402,6 @@ def _background_stop(state: RunState, event: events.BackgroundStop) -> RunState:
     )
 
 
-def _put(calls: list[CallState], by_id: dict[str, list[int]], at: int | None, each: CallState, state: RunState) -> None:
-    """The state of a call. One that no complete response has made is left out: it has its answer."""
-    if at is not None:
-        place = calls[at].place
-        calls[at] = each if each.place == place else replace(each, place=place)
-    elif not state.is_closed:
-        if by_id:
-            by_id.setdefault(each.call.id, []).append(len(calls))
-        calls.append(each)
-
-
 def _message_add(state: RunState, event: events.MessageAdd) -> RunState:
     if not state.is_closed:
         state = close(state, CUT_OFF)
@@ -427,9 +419,12 @@ def _message_add(state: RunState, event: events.MessageAdd) -> RunState:
         for each in state.calls:
             if (each.result is not None) is has_result:
                 by_id.setdefault(each.call.id, []).append(each)
-    gone = {id(same.pop(0)) for result in results if (same := by_id.get(result.tool_use_id))}
+    gone, ids = set[int](), set[str]()
+    for result in results:
+        ids.add(result.tool_use_id)
+        if same := by_id.get(result.tool_use_id):
+            gone.add(id(same.pop(0)))
     calls = [each for each in state.calls if id(each) not in gone]
-    ids = {result.tool_use_id for result in results}
     if len(ids) < len(results) or "" in ids:
         conversation = repair(conversation)  # no provider accepts two calls with one id
     state = replace(state, conversation=conversation, calls=tuple(calls))
@@ -529,5 +524,4 @@ _RESPONSES = _PARTS | {events.Status, events.Error}
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
     **dict.fromkeys(_RESPONSES, _step_response),
     **TOOL_STEPS,
-    **dict.fromkeys(TURN_STEPS, _step_turn),
 }

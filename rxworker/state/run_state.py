@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -261,9 +262,8 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     calls: tuple[CallState, ...] = ()
     if response.status is COMPLETED and (stop is None or stop.runs_tools):
         by_id: dict[str, list[int]] = {}
-        calls = tuple(
-            [_known(at, call, known, by_id) if known else CallState(at, call) for at, call in enumerate(made)]
-        )
+        placed = enumerate(made)
+        calls = tuple([_known(*each, known, by_id) for each in placed] if known else starmap(CallState, placed))
     else:
         # Some may have a result already. The others will not run, and get a result that states this.
         conversation = repair(conversation.add(*_results_of(made, known)), reason)
@@ -295,10 +295,6 @@ def find_call(
     >>> find_call((CallState(0, ToolCall("x", "look", {})), CallState(1, ToolCall("x", "look", {}))), 1, "x")
     1
     """
-    if 0 <= place < len(calls):  # usually all calls of a response are there
-        each = calls[place]
-        if each.place == place and each.call.id == call_id:
-            return place
     by_id = {} if by_id is None else by_id
     if not by_id:
         for at, each in enumerate(calls):

@@ -44,7 +44,7 @@ NO_SCOPES: dict[Registration, Any] = {}
 NO_KIND: Kind[object] = Kind("none")  # of blocks that no handler is for
 
 
-class Handlers:
+class Handlers(Struct, eq=False):
     """The handlers of a timeline, by kind, in the order of their registration.
 
     Attributes:
@@ -52,9 +52,8 @@ class Handlers:
         idle: The indices of open blocks that had no handler when they began: a delta of theirs has no receiver.
     """
 
-    def __init__(self) -> None:
-        self.idle: set[int] = set()
-        self.rows: dict[Kind[object], tuple[Call, ...]] = {}
+    idle: set[int] = set()
+    rows: dict[Kind[object], tuple[Call, ...]] = {}
 
     def all(self) -> list[Registration]:
         """All handlers."""

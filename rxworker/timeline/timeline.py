@@ -107,8 +107,9 @@ class Timeline(EventSource):
         """
         child = Timeline(ends_with_stream=self._ends_with_stream)
         with self._lock:
-            for registration in self._handlers.all():
-                child._take(registration)
+            for row in self._handlers.rows.values():
+                for _, _, registration in row:
+                    child._take(registration)
             self._refs.add(ref(child, self._refs.discard))
         return child
 

@@ -355,7 +355,7 @@ async def attempts(
                 raise failure from error
             left -= 1
         finally:
-            line.close()
+            line.cancelled = True
             running.line = None  # which has the call
             if task is not None:
                 at_work.pop(task, None)

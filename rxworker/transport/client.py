@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
-from typing import cast
+from typing import Any, cast
 
 import reactivex
 from reactivex import Observable, abc
@@ -41,12 +41,12 @@ from rxworker.providers.base import (
 from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import names_sealed
 from rxworker.providers.fit import OwnNames
-from rxworker.providers.models import UNKNOWN, ModelInfo
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.origin import MAX_REFUSED, UNSEALED, Refused
 from rxworker.providers.takes import LEFT_OUT
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
-from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
+from rxworker.transport.base import ACCOUNT, Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock, running_loop
 
 logger = logging.getLogger("rxworker.transport")
@@ -58,6 +58,7 @@ def as_model(model: Provider | Model) -> Model:
     Raises:
         ConfigurationError: The argument is neither.
     """
+    known: Any = model
     if not isinstance(model, type) and hasattr(model, "stream"):
         for member in ("name", "model"):
             if not isinstance(getattr(model, member, None), str):
@@ -65,9 +66,9 @@ def as_model(model: Provider | Model) -> Model:
                     f"{type(model).__name__} has stream(), but no {member}: a model has the texts name (of its "
                     "provider) and model, which each message carries"
                 )
-        return cast("Model", model)
+        return known
     check_provider(model)
-    return Client(cast("Provider", model))
+    return Client(known)
 
 
 def check_provider(provider: object) -> None:
@@ -164,22 +165,19 @@ class Client:
     @property
     def service(self) -> str:
         """The host of the provider's service, as messages carry it; empty if the provider has none."""
-        return service_of(self.provider)
-
-    @property
-    def _info(self) -> ModelInfo:
-        info = getattr(self.provider, "info", None)
-        return info if isinstance(info, ModelInfo) else UNKNOWN
+        return getattr(self.provider, "service", "")
 
     @property
     def prices(self) -> Prices | None:
         """The prices of the model's tokens, if the provider knows them."""
-        return self._info.prices
+        info = getattr(self.provider, "info", None)
+        return info.prices if isinstance(info, ModelInfo) else None
 
     @property
     def context(self) -> int | None:
         """The tokens that the model reads and writes at once, if the provider knows them."""
-        return self._info.context
+        info = getattr(self.provider, "info", None)
+        return info.context if isinstance(info, ModelInfo) else None
 
     @property
     def compacts(self) -> bool:
@@ -200,7 +198,8 @@ class Client:
         cut, as often as ``retry`` allows without an event in between; disposing it also sends a request to cancel it. A
         request with a ``cursor`` continues one that another process has begun.
         """
-        return self._answer(as_request(request), is_counted=False)
+        full = request if isinstance(request, Request) else as_request(request)
+        return self._answer(full, is_counted=False)
 
     def _answer(self, full_request: Request, is_counted: bool) -> Observable[ResponseEvent]:
         def subscribe(observer: abc.ObserverBase[ResponseEvent], scheduler: Scheduler = None) -> abc.DisposableBase:

@@ -99,10 +99,6 @@ class LoopClock(AsyncIOScheduler):
         super().__init__(loop)
         self._tickers: dict[float, Ticker] = {}
 
-    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether it is this loop's."""
-        return self._loop is loop
-
     @property
     def now(self) -> datetime:
         """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
@@ -172,7 +168,7 @@ def loop_clock() -> LoopClock:
     """
     loop = asyncio.get_running_loop()
     clock = None if _latest.clock is None else _latest.clock()
-    if clock is None or not clock.is_of(loop):
+    if clock is None or clock._loop is not loop:
         clock = LoopClock(loop)
         _latest.clock = weakref.ref(clock)
     return clock

@@ -168,7 +168,14 @@ class Exchange(abc.DisposableBase):
         except Exception as error:
             self._fail(_translated(error, self._request, self._timeout.connect))
         else:
-            self._end(raised, loop)
+            if raised is not None:
+                self._fail(raised)
+                # It is not an error of the connection, and must not be lost if no observer takes errors.
+                context = {"message": "an observer of a response raised", "exception": raised}
+                loop.call_exception_handler(context)
+            elif not self._is_over:
+                self._is_over = True
+                self._observer.on_completed()
         finally:
             self.task = None  # which holds this
 
@@ -220,16 +227,6 @@ class Exchange(abc.DisposableBase):
         while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
             await held
         return None
-
-    def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
-        if raised is not None:
-            self._fail(raised)
-            # It is not an error of the connection, and must not be lost if no observer takes errors.
-            context = {"message": "an observer of a response raised", "exception": raised}
-            loop.call_exception_handler(context)
-        elif not self._is_over:
-            self._is_over = True
-            self._observer.on_completed()
 
     def _fail(self, error: Exception) -> None:
         if not self._is_over:

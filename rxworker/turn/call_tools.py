@@ -18,7 +18,7 @@ is added to the path of the events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,17 +129,18 @@ def discard_early(context: RunContext, scope: TurnScope) -> None:
         scope.early.discard(context.journal.emit)
 
 
-def _stored(context: RunContext, emit: Emit, approved: Collection[int] = ()) -> Emit:
+def _stored(context: RunContext, emit: Emit, calls: Sequence[PausedCall] = ()) -> Emit:
     """Emit the events of calls, each start with what a process needs that makes the call again.
 
     Args:
         context: The run.
         emit: Emits an event.
-        approved: The places of the calls that a person has approved.
+        calls: The calls, some of which a person may have approved.
     """
     writer, history = context.journal.writer, context.journal.hub.history
     if writer is None:
         return emit
+    approved = {each.place for each in calls if each.is_approved}
 
     def emit_stored(event: Event) -> None:
         if not isinstance(event, ToolStart):
@@ -301,7 +302,7 @@ async def _call_tools(
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
             emit = emitter.emit if scope.noted is None else _noted(scope, scope.noted, emitter.emit)
-            emit = _stored(context, emit, {each.place for each in waiting if each.is_approved})
+            emit = _stored(context, emit, waiting)
             await Emitter(emit).follow(_pipe(context, scope, waiting, executor))
     finally:
         discard_early(context, scope)
@@ -316,15 +317,14 @@ def _pipe(
         run = following(partial(_Execute, context, replace(shared, background=None), executor))
     else:
         run = run_begun(scope.early) if scope.early else run_tools(box, context.worker.parallel, shared)
-    calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run)
+    stages = [permit(hooks, box, shared), run, revise(hooks, box, shared)]
     if (context.worker.operators or context.parents) and (gates := gates_of(context)):
         written, revised = gate_calls(gates, context)
-        calls = calls.pipe(written, revise(hooks, box, shared), revised)
-    else:
-        calls = calls.pipe(revise(hooks, box, shared))
+        stages[2:] = [written, stages[2], revised]
+    calls = CoroutineObservable(partial(_calls, context, scope, waiting), set()).pipe(*stages)
     if scope.pause.calls or scope.pause.refused:  # their hooks run before those of the calls that wait
         calls = in_turn(_answers(scope).pipe(revise(hooks, box, shared)), calls)
-    return calls.pipe(settle(context, scope))
+    return settle(context, scope)(calls)
 
 
 def _answers(scope: TurnScope) -> Observable[CallItem]:
@@ -345,38 +345,36 @@ def _answers(scope: TurnScope) -> Observable[CallItem]:
     return CoroutineObservable(answers, set())
 
 
-def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall]) -> Observable[CallItem]:
-    """The calls of a turn that wait.
+async def _calls(
+    context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall], emitter: Emitter[CallItem]
+) -> None:
+    """Emit the calls of a turn that wait.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached.
     """
-
-    async def calls(emitter: Emitter[CallItem]) -> None:
-        items: Sequence[CallItem] = waiting
-        reason = context.pause_request.reason
-        if scope.unknown:
-            left = [(PausedCall(w.place, w.call, begun=w.begun), w.place in scope.unknown) for w in waiting]
-            items = [PendingCall(each, RECOVERY, scope.why, is_required=is_lost) for each, is_lost in left]
-        elif not scope.finished_by and reason is not None:
-            # The hooks run for all of these when the run resumes.
-            left = [
-                PendingCall(PausedCall(w.place, w.call, begun=w.begun, held=w.held), BY_CALLER, reason) for w in waiting
-            ]
-            items = [PausedCalls(BY_CALLER, reason), *left]
-        else:
-            # The calls that started early are already counted.
-            begun = 0 if scope.early is None else sum(each.has_started for each in scope.early.begun)
-            if scope.is_resumed:  # what was not decided about goes on waiting
-                items = [waiting_call(each) if each.waits else each for each in waiting]
-                begun += sum(each.waits for each in waiting)
-            before_calls(context, len(waiting) - begun, emitter.emit)
-            if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
-                items = refused(waiting, scope.finished_by, scope.early)
-        for item in items:
-            emitter.emit(item)
-
-    return CoroutineObservable(calls, set())
+    items: Sequence[CallItem] = waiting
+    reason = context.pause_request.reason
+    if scope.unknown:
+        left = [(PausedCall(w.place, w.call, begun=w.begun), w.place in scope.unknown) for w in waiting]
+        items = [PendingCall(each, RECOVERY, scope.why, is_required=is_lost) for each, is_lost in left]
+    elif not scope.finished_by and reason is not None:
+        # The hooks run for all of these when the run resumes.
+        left = [
+            PendingCall(PausedCall(w.place, w.call, begun=w.begun, held=w.held), BY_CALLER, reason) for w in waiting
+        ]
+        items = [PausedCalls(BY_CALLER, reason), *left]
+    else:
+        # The calls that started early are already counted.
+        begun = 0 if scope.early is None else sum(each.has_started for each in scope.early.begun)
+        if scope.is_resumed:  # what was not decided about goes on waiting
+            items = [waiting_call(each) if each.waits else each for each in waiting]
+            begun += sum(each.waits for each in waiting)
+        before_calls(context, len(waiting) - begun, emitter.emit)
+        if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
+            items = refused(waiting, scope.finished_by, scope.early)
+    for item in items:
+        emitter.emit(item)
 
 
 def settle(context: RunContext, scope: TurnScope) -> Operator[CallItem, Event]:

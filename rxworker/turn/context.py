@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -427,17 +428,13 @@ class TurnScope(Struct, eq=False):
         return tuple([each for each in self.pause.calls if each.place not in self.answered])
 
 
-class Turn:
+class Turn(Struct, eq=False):
     """One turn of a run, as its stages see it.
 
     The function of a stage is called when the stages before have completed, and reads what these have done. In
     ``reactivex.concat(first(turn), second(turn))`` the second one is called too early for that: use ``reactivex.defer``
     there, unless it is one of the usual stages, which read when they are subscribed to. A turn has no verbs: what a
     stage emits becomes the records of the run, and the state is folded from these.
-
-    Args:
-        context: The run.
-        scope: What the stages of this turn pass to each other.
 
     Example:
         >>> from rxworker import Worker
@@ -451,11 +448,8 @@ class Turn:
         'Hello!'
     """
 
-    __slots__ = ("_context", "_scope")
-
-    def __init__(self, context: RunContext, scope: TurnScope) -> None:
-        self._context = context
-        self._scope = scope
+    _context: RunContext
+    _scope: TurnScope
 
     @property
     def run(self) -> str:
@@ -563,7 +557,7 @@ def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
     state = context.journal.state
     if not (state.is_closed and state.calls):
         return ()
-    return tuple([PausedCall(*placed) for placed in enumerate(calls_made(state.conversation))])
+    return tuple(starmap(PausedCall, enumerate(calls_made(state.conversation))))
 
 
 def check_spent(context: RunContext, emit: Emit, **used: float) -> None:

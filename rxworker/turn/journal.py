@@ -120,7 +120,7 @@ class Journal:
             kind = event.__class__
             if kind in _COUNTED:
                 event = self._counted(event)
-            covers = len(event) if kind is Deltas else 1
+            covers = event.size if kind is Deltas else 1
             seq += covers
             entries.append(Record(seq, run, self.turn, self._attempt, now, event, (), covers))
         if self._grammar is not None:

@@ -65,13 +65,14 @@ class Limits(Settings, frozen=True):
         Raises:
             ConfigurationError: A limit is not a number, or is below 0.
         """
-        for name in self.__struct_fields__:
+        for name, usual in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            if (value := getattr(self, name)) is usual:
+                continue
             if name == "prices":
-                example = "prices=Prices(input=3.0, output=15.0)"
-                check_type("Limits(prices)", self.prices, Prices, example, optional=True)
+                check_type("Limits(prices)", value, Prices, "prices=Prices(input=3.0, output=15.0)", optional=True)
             else:
                 whole = name not in ("max_cost", "max_seconds")
-                check_number(f"Limits({name})", getattr(self, name), whole=whole, optional=True)
+                check_number(f"Limits({name})", value, whole=whole, optional=True)
 
     @property
     def names_cost(self) -> bool:

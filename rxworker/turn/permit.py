@@ -23,7 +23,7 @@ from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
-from rxworker.tools.base import policy_of
+from rxworker.tools.base import USUAL, policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PendingCall, not_run
 from rxworker.tools.coroutines import Following, Rest, following, pass_through
 from rxworker.tools.results import clean, to_content, truncate
@@ -227,7 +227,9 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
             return self._ask()
         for each in self._taken:
             tool = toolbox.get(each.call.name)
-            if tool is None or isinstance(each.call.input, str) or policy_of(tool).requires_approval:
+            if tool is None or isinstance(each.call.input, str):
+                return self._ask()
+            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).requires_approval:
                 return self._ask()
         self._end(self._taken)
         return None

@@ -105,17 +105,21 @@ class Definition(RunSettings):
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)
-        self.budget = check_type("budget", budget, Budget, "budget=Budget(max_tokens=1000)", optional=True)
-        self.compact = check_type("compact", compact, Compact, "compact=Compact(at=0.8)", optional=True)
+        self.budget = None if budget is None else check_type("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
+        self.compact = None if compact is None else check_type("compact", compact, Compact, "compact=Compact(at=0.8)")
         if self.compact is not None:
             self.compact.tokens(self.model)  # raises where it is not known
         again = "response_retry=Retry(retries=0)"
         retry = RETRY if response_retry is None else check_type("response_retry", response_retry, Retry, again)
         self.response_retry = retry
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
-        self.initial_conversation = _beginning(conversation, system)
+        given = "conversation=Conversation((message,))"
+        before = EMPTY if conversation is None else check_type("conversation", conversation, Conversation, given)
+        if system is not None:
+            before = replace(before, system=check_type("system", system, str, "system='Be brief.'"))
+        self.initial_conversation = before
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
-        self.log = check_type("log", log, EventLog, "log=SQLiteLog('runs.db')", optional=True)
+        self.log = None if log is None else check_type("log", log, EventLog, "log=SQLiteLog('runs.db')")
         self.name = check_type("name", name, str, "name='desk'")
         self.labels = {} if labels is None else expect_labels(labels)
         _check(on_unknown, error_formatter, tracing, map_input)
@@ -123,7 +127,7 @@ class Definition(RunSettings):
         self.tracing, self.map_input = tracing, map_input
         self.initial_state = shared_state
         clock = "scheduler=TestScheduler()"
-        self.scheduler = check_type("scheduler", scheduler, abc.SchedulerBase, clock, optional=True)
+        self.scheduler = None if scheduler is None else check_type("scheduler", scheduler, abc.SchedulerBase, clock)
         self.stages = USUAL_STAGES if stages is NONE and around is NONE else stages_of(stages, around)
         self.starts_early, self.takes_up = "call_tools" not in stages, "respond" not in stages
 
@@ -182,13 +186,6 @@ class Definition(RunSettings):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"
-
-
-def _beginning(conversation: Conversation | None, system: str | None) -> Conversation:
-    """The conversation that a worker begins with."""
-    example = "conversation=Conversation((message,))"
-    given = check_type("conversation", conversation, Conversation, example, optional=True) or EMPTY
-    return given if system is None else replace(given, system=check_type("system", system, str, "system='Be brief.'"))
 
 
 def _check(on_unknown: object, formatter: object, tracing: object, map_input: object) -> None:

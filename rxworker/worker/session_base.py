@@ -41,7 +41,6 @@ from rxworker.turn.background import Background
 from rxworker.turn.call_tools import hook_scope
 from rxworker.turn.context import RunContext, TurnScope, settings_of
 from rxworker.turn.journal import Journal
-from rxworker.turn.limits import Budget
 from rxworker.turn.result import Output, Paused, RunResult
 from rxworker.worker.definition import Definition
 
@@ -56,9 +55,8 @@ class Collected:
     kept until the next one begins.
     """
 
-    def __init__(self) -> None:
-        self._history: History | None = None
-        self._seq = 0
+    _history: History | None = None
+    _seq = 0
 
     @cached_property
     def text_collector(self) -> TextBlockCollector:
@@ -123,14 +121,13 @@ class SessionBase:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.worker = check_type("worker", worker, Definition, "Session(Worker(...))")
-        given = check_type(
-            "conversation", conversation, Conversation, "conversation=Conversation((message,))", optional=True
-        )
-        self.conversation = worker.initial_conversation if given is None else given
+        if conversation is not None:
+            check_type("conversation", conversation, Conversation, "conversation=Conversation((message,))")
+        self.conversation = worker.initial_conversation if conversation is None else conversation
         self.shared_state = worker.initial_state if shared_state is None else shared_state
         self.allowed = list(allowed)
-        self._log = check_type("log", log, EventLog, "log=MemoryLog()", optional=True)
-        self.labels = dict(check_type("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self._log = None if log is None else check_type("log", log, EventLog, "log=MemoryLog()")
+        self.labels = dict(check_type("labels", labels, Mapping, "labels={'tenant': 'acme'}")) if labels else {}
         self._name = ""
         self.timeline = worker.timeline.child()
         self._collected = Collected()
@@ -299,6 +296,9 @@ class SessionBase:
         is_here = around is not None and around.context.journal.hub.loop is loop
         outer = around.context if around is not None and is_here else None
         clock = loop.time if isinstance(loop, VirtualLoop) else time.time
+        budgets = () if outer is None else outer.budgets
+        if worker.budget is not None and worker.budget not in budgets:
+            budgets = (worker.budget, *budgets)
         context = RunContext(
             worker=settings_of(worker),
             timeline=self.timeline,
@@ -306,7 +306,7 @@ class SessionBase:
             scheduler=loop_clock() if worker.scheduler is None else scheduler_of_run(worker.scheduler),
             journal=Journal(run_id or new_id(), clock, loop),
             parents=() if outer is None else outer.line,
-            budgets=_budgets(worker.budget, outer),
+            budgets=budgets,
             conversation=self.labels.get(CONVERSATION) or worker.labels.get(CONVERSATION) or self._conversation,
             source=source,
         )
@@ -422,8 +422,3 @@ def _follow(run: Run[object], outer: RunContext, *, is_here: bool) -> None:
     if is_here:
         outer.children.add(end)
     run.subscribe(relay, ended, ended)
-
-
-def _budgets(own: Budget | None, outer: RunContext | None) -> tuple[Budget, ...]:
-    around = () if outer is None else outer.budgets
-    return around if own is None or own in around else (own, *around)

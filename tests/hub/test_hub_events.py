@@ -14,6 +14,7 @@ from rxworker.events import Event, Ping, Record, TextDelta
 from rxworker.events.deltas import Deltas
 from rxworker.hub import Hub
 from rxworker.operators import events, text_deltas
+from rxworker.operators.kernel import Sink, connect
 
 
 def record(seq: int, event: Event, *path: str) -> Record:
@@ -148,3 +149,15 @@ def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_n
     push(hub, "together")
     assert (seen[0].first, seen[-1].seq) == (first, hub.last_seq)
     assert len(seen) < sum(record.covers for record in seen)
+
+
+def test_an_observer_that_names_the_kinds_it_takes_notice_of_is_pushed_no_other_single_event() -> None:
+    hub = Hub()
+    seen: list[object] = []
+    sink: Sink[Event] = Sink(seen.append, seen.append, lambda: None, seen.append)
+    sink.kinds = frozenset({TextDelta})
+    connect(hub.events, sink)
+    push(hub, "ping")
+    push(hub, "one")
+    push(hub, "inner")
+    assert seen == [TextDelta(0, "2 ")]

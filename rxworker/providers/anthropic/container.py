@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from rxworker.messages import JsonObject
 
 CONTAINER = "container"
@@ -32,7 +34,7 @@ EncodedMessage: TypeAlias = tuple[str, list[JsonObject]]
 """A message: its role and its blocks."""
 
 
-def valid_id(echo: JsonObject | None, now: float) -> str | None:
+def valid_id(echo: JsonObject, now: float) -> str | None:
     """The id of the container that a message names, if it has not expired.
 
     Args:
@@ -43,7 +45,7 @@ def valid_id(echo: JsonObject | None, now: float) -> str | None:
     >>> valid_id(echo, now=0.0), valid_id(echo, now=2e9)
     ('container_1', None)
     """
-    container = echo.get(CONTAINER) if echo else None
+    container = echo.get(CONTAINER)
     if not isinstance(container, dict):
         return None
     name = container_id(echo)
@@ -79,14 +81,13 @@ def container_extra(extra: JsonObject, container: str | None) -> JsonObject:
     return {**extra, CONTAINER: {"id": container, **theirs}}
 
 
-class OwnCalls:
+class OwnCalls(Struct, eq=False):
     """The calls of Anthropic's own tools in a conversation, as far as it has been encoded."""
 
-    def __init__(self) -> None:
-        self._has_any = False
-        self._known: set[str] = set()  # those that are sent, in messages that do not change any more
-        # The container of each call: that of its message, as far as that is known.
-        self._containers: dict[str, str | None] = {}
+    _has_any: bool = False
+    _known: set[str] = set()  # those that are sent, in messages that do not change any more
+    # The container of each call: that of its message, as far as that is known.
+    _containers: dict[str, str | None] = {}
 
     def add(self, blocks: Sequence[JsonObject], container: str | None) -> None:
         """Take the blocks of an answer, and the id of its container."""

@@ -89,17 +89,18 @@ def read_block(block: JsonObject) -> Opening:
         echo: JsonObject | None = None
         if not OWN.issuperset(block):
             echo = {key: value for key, value in block.items() if key not in OWN}
-        tool = _tool(block)
-        if not tool.name:
+        name = word(block.get("name"))
+        if not name:
             return events.BlockType.OPAQUE, NAMELESS, None
-        return TOOL_USE, tool, echo
+        return TOOL_USE, events.ToolUseMetadata(word(block.get("id")), name), echo
     kind = word(sort)
     if kind in TEXT_TYPES:
         return TEXT_TYPES[kind], None, None
     if kind == "redacted_thinking":
         return events.BlockType.THINKING, None, block
     if kind in OWN_CALLS:
-        return events.BlockType.SERVER_TOOL_USE, _tool(block), block
+        tool = events.ToolUseMetadata(word(block.get("id")), word(block.get("name")))
+        return events.BlockType.SERVER_TOOL_USE, tool, block
     if kind.endswith("_tool_result"):
         metadata = ToolResultMetadata(word(block.get("tool_use_id")), kind)
         return events.BlockType.SERVER_TOOL_RESULT, metadata, block
@@ -112,10 +113,6 @@ def parsed(text: str) -> Json:
     if decoded is None:
         return {} if text.strip() == "null" else text
     return decoded
-
-
-def _tool(block: JsonObject) -> events.ToolUseMetadata:
-    return events.ToolUseMetadata(word(block.get("id")), word(block.get("name")))
 
 
 # Which blocks a delta may open, when no start has come for it.
@@ -142,7 +139,8 @@ def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
         return [events.InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
     emitted: list[events.ResponseEvent] = []
     if kind in TEXT_TYPES.values():
-        emitted += [FIRST[name](index, word(block[name])) for name in filter(block.get, FIRST)]
+        for name in filter(block.get, FIRST):
+            emitted.append(FIRST[name](index, word(block[name])))
     if kind is events.BlockType.TEXT and isinstance(citations := block.get("citations"), list):
         emitted += [events.CitationDelta(index, one) for one in citations if isinstance(one, dict)]
     return emitted
@@ -318,14 +316,15 @@ class AnthropicDecoder(LenientDecoder):
         message = event.message
         self._has_begun = True
         name, model = word(message.id), word(message.model)
-        self._echo = _echo(message.container)
+        self._echo = None if message.container is None else _echo(message.container)
         emitted.append(events.Status(STARTED, name or None, model or None, echo=self._echo))
         emitted += self._take_usage(message.usage)
         return emitted
 
     def _change_message(self, event: wire.WireMessageDelta) -> Events:
         if event.delta is not None:
-            self._echo = _echo(event.delta.container) or self._echo
+            if event.delta.container is not None:
+                self._echo = _echo(event.delta.container) or self._echo
             if event.delta.stop_reason is not None:
                 self._stop = event.delta
         return self._take_usage(event.usage)

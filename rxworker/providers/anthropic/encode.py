@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import TypeAlias, get_args
 
@@ -110,19 +111,21 @@ class RequestEncoder:
             body["system"] = system
         if tools:
             is_marked = point or tools[-1].defer_loading or any(map(_MARK, tools))
-            code = code_tool(options.extra)
-            is_known = not (is_marked or "tools" in options.extra)
-            body["tools"] = self._remembered.tools(tools) if is_known else [encode_tool(tool, code) for tool in tools]
+            if is_marked or "tools" in options.extra:
+                body["tools"] = [*map(encode_tool, tools, repeat(code_tool(options.extra)))]
+            else:
+                body["tools"] = self._remembered.tools(tools)
             if options.tool_choice is not None or options.parallel_tool_calls is not None:
                 body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
         body |= settings_as(options, stop_sequences="stop_sequences", temperature="temperature")
-        body |= encode_thinking(options.thinking)
+        if options.thinking is not None:
+            body |= encode_thinking(options.thinking)
         if options.output is not None:
             form: JsonObject = {"type": "json_schema", "schema": closed(options.output.schema)}
             body = with_extra(body, {"output_config": {"format": form}})
         if options.compact_at is not None:
             body["context_management"] = encode_compaction(options.compact_at)
-        container = valid_id(encoder.echo, self._now())
+        container = valid_id(encoder.echo, self._now()) if encoder.echo else None
         if container is not None:
             body[CONTAINER] = container
         if options.extra:
@@ -164,7 +167,7 @@ class MessagesEncoder(MessageEncoder):
     """
 
     def __init__(self, *, takes_unsealed: bool = False) -> None:
-        super().__init__(takes_unsealed)
+        self.settings = (takes_unsealed,)
         self.takes_unsealed = takes_unsealed
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()

@@ -197,14 +197,12 @@ def encode_compaction(tokens: int) -> JsonObject:
     return {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": tokens}}]}
 
 
-def encode_thinking(thinking: int | str | None) -> JsonObject:
+def encode_thinking(thinking: int | str) -> JsonObject:
     """How hard the model thinks: the fields of the body for it.
 
     Args:
         thinking: The amount, as the model takes it.
     """
-    if thinking is None:
-        return {}
     if thinking == 0:
         return {"thinking": {"type": "disabled"}}
     if thinking == BETWEEN_TOOLS:  # the least that Claude Sonnet 5.5 takes

@@ -61,7 +61,7 @@ class MessagesEncoder(MessageEncoder):
 
     def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False, breakpoints: bool = False) -> None:
         self._demands_all = has_tools and dialect.demands_reasoning == "answers"
-        super().__init__(dialect, breakpoints, self._demands_all)
+        self.settings = dialect, breakpoints, self._demands_all
         self.dialect = dialect
         self.breakpoints = breakpoints
         # The messages up to the last answer, with the results of its calls, after which others may come; and the rest.

@@ -173,20 +173,6 @@ class WireDelta(Struct, frozen=True, gc=False):
     images: Json = None
     executed_tools: Json = None
 
-    def is_plain(self) -> bool:
-        """Whether no field but ``content`` and ``tool_calls`` is set."""
-        return not (
-            self.reasoning_content is not None
-            or self.reasoning
-            or self.reasoning_details
-            or self.refusal
-            or self.function_call
-            or self.annotations
-            or self.audio
-            or self.images
-            or self.executed_tools
-        )
-
 
 class WireChoice(Struct, frozen=True, gc=False):
     """One of the answers, piece by piece.
@@ -235,7 +221,11 @@ def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
         return NO_GROWTH
     choice = choices[0]
     delta = choice.delta
-    if delta is None or choice.finish_reason or choice.usage or not delta.is_plain():
+    if delta is None or choice.finish_reason or choice.usage or delta.reasoning_content is not None:
+        return NO_GROWTH
+    if delta.reasoning or delta.reasoning_details or delta.refusal or delta.function_call:
+        return NO_GROWTH
+    if delta.annotations or delta.audio or delta.images or delta.executed_tools:
         return NO_GROWTH
     if choice.message is not None and choice.message.tool_calls:
         return NO_GROWTH

@@ -299,18 +299,14 @@ class CallItem(Item, eq=False):
             index = self._start_whole(events)
         last = self.wire if wire is None else wire
         if wire is not None or not self.pieces:  # all that came of it may be how it began
-            self._fill(last, events)
+            is_told = last.get("type") == FUNCTION_CALL and self.pieces == [last.get("arguments")]
+            if not is_told and (rest := missing(input_of(last), self.pieces)):
+                self.add(WHOLE, rest, events)
         if whole and last.get("status") != "incomplete":
             self.called = True
             events.append(self.blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self.blocks.abort(index, reason))
-
-    def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        is_told = wire.get("type") == FUNCTION_CALL and self.pieces == [wire.get("arguments")]
-        rest = "" if is_told else missing(input_of(wire), self.pieces)
-        if rest:
-            self.add(WHOLE, rest, events)
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         wire = self.wire

@@ -82,7 +82,7 @@ class InputEncoder(MessageEncoder):
     """
 
     def __init__(self, *, breakpoints: bool = False) -> None:
-        super().__init__(breakpoints)
+        self.settings = (breakpoints,)
         self.breakpoints = breakpoints
         self.items: list[Part] = []
         # What the answer to a call begins with, by the call's id, which may come again.
