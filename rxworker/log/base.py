@@ -356,8 +356,7 @@ class EventLog(Store):
             claim: The claim.
             until: When the run is due, if it is queued for later; see `RunRow.due`.
         """
-        seconds = until - self._wall()
-        await (self._release(claim, LATER, seconds) if seconds > 0 else self._release(claim))
+        await (self._postpone(claim, until) if until > self._wall() else self._release(claim))
         self.followers.wake(claim.run_id)
 
     async def _take_back(self, infos: Iterable[RunInfo | None]) -> None:

@@ -114,8 +114,7 @@ class MemoryLog(EventLog):
             self._change(found, last_seq=append.last, size=size, row=row, status=status, updated=self._wall())
         return False
 
-    async def _release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
-        del owner, seconds  # one process has it open
+    async def _release(self, claim: Claim) -> None:
         with self._lock:
             found = self._rows.get(claim.run_id)
             if found is not None and found.epoch == claim.epoch:

@@ -57,7 +57,7 @@ from rxworker.log.postgres_connection import (
 )
 from rxworker.log.search import KINDS, indexed_texts, lines_of, storable
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow, sql_parts
-from rxworker.log.values import LISTED, Claim, StoredStatus
+from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.tools.cancellation import retrieve
 
 T = TypeVar("T")
@@ -293,10 +293,12 @@ class PostgresLog(EventLog):
     async def _append(self, append: Append) -> bool:
         return await self._writes.put(_AppendJob(append))
 
-    async def _release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
-        run = (claim.run_id, claim.epoch)
-        job = (SQL["postpone"], (owner, seconds, *run)) if owner else (SQL["release"], run)
-        await self._writes.put(_Job(*job, _nothing))
+    async def _release(self, claim: Claim) -> None:
+        await self._writes.put(_Job(SQL["release"], (claim.run_id, claim.epoch), _nothing))
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        values = (LATER, until - time.time(), claim.run_id, claim.epoch)
+        await self._writes.put(_Job(SQL["postpone"], values, _nothing))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         held = sorted((claim.run_id, claim.epoch) for claim in claims)

@@ -42,7 +42,7 @@ from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import changed_texts, find_texts, forget, has_full_text, index_texts
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
-from rxworker.log.values import LISTED, Claim, StoredStatus
+from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
 T = TypeVar("T")
@@ -217,9 +217,14 @@ class SQLiteLog(EventLog):
 
         return await self._to_writer(work, durable=append.durable)
 
-    async def _release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
-        until = self._now() + seconds if owner else 0.0
-        await self._to_writer(lambda db: db.execute(SQL["release"], (owner, until, claim.run_id, claim.epoch)))
+    async def _release(self, claim: Claim) -> None:
+        await self._give(claim, "", 0.0)
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        await self._give(claim, LATER, until - self._set_by())
+
+    async def _give(self, claim: Claim, owner: str, lease: float) -> None:
+        await self._to_writer(lambda db: db.execute(SQL["give"], (owner, lease, claim.run_id, claim.epoch)))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         def work(db: sqlite3.Connection) -> list[str]:

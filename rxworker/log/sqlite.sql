@@ -91,7 +91,7 @@ UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull
 -- [add_entry]
 INSERT INTO entries(run, {entry}) VALUES(?,?,?,?,?,?,?,?,?)
 
--- [release]
+-- [give]
 UPDATE runs SET owner=?, lease=?, {revise} WHERE run=? AND epoch=?
 
 -- [renew]

@@ -526,12 +526,17 @@ class Store(StoreOptions, ABC):
         """
 
     @abstractmethod
-    async def _release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
-        """Give a claim back, if the epoch of the run is still that of it.
+    async def _release(self, claim: Claim) -> None:
+        """Give a claim back, if the epoch of the run is still that of it."""
 
-        That of a queued run that is due in so many seconds goes to `LATER`, with a lease until then, in a store that
-        processes of a version before `RunRow.due` may have open: they do not read that field.
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        """Give the claim of a queued run back that is due at a time.
+
+        A store that processes of a version before `RunRow.due` may have open gives it to `LATER`, with a lease until
+        then, since they do not read that field.
         """
+        del until
+        await self._release(claim)
 
     @abstractmethod
     def _renew(self, claims: Sequence[Claim]) -> list[str]:

@@ -56,7 +56,7 @@ from rxworker.log.nats.format import (
 )
 from rxworker.log.nats.session import OwnedRuns, Renewer, ServerClock, Session, create, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import LATER, Claim, StoredStatus
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -323,9 +323,13 @@ class NatsLog(EventLog):
         self._expect(run, append.last)
         return run in self._watched and self._watched[run] > time.monotonic()
 
-    async def _release(self, claim: Claim, owner: str = "", seconds: float = 0.0) -> None:
+    async def _release(self, claim: Claim) -> None:
         self._watched.pop(claim.run_id, None)
-        await (await self._open()).release(claim, owner, seconds)
+        await (await self._open()).release(claim)
+
+    async def _postpone(self, claim: Claim, until: float) -> None:
+        self._watched.pop(claim.run_id, None)
+        await (await self._open()).release(claim, LATER, until - time.time())
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         return [] if self._session is None else self._renewer.renew(claims, self.lease, self._session.streams)
