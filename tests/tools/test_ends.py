@@ -24,7 +24,7 @@ from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall
-from rxworker.tools.run import CallScope, Limiter, RunningCall, run_at, run_call
+from rxworker.tools.run import CallEnd, CallScope, Limiter, RunningCall, run_at, run_call
 
 
 class PanicError(BaseException):
@@ -225,11 +225,13 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
 
     loop = asyncio.new_event_loop()
 
-    async def work() -> None:
+    async def work() -> CallEnd:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
         running = RunningCall(PausedCall(0, call), CallScope())
         running.task = task
-        results.append(await run_at(Limiter(1), box, running))
+        end = await run_at(Limiter(1), box, running)
+        results.append(end)
+        return end
 
     task = loop.create_task(work())
     try:
