@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rxworker.turn.limits import Limits
     from rxworker.turn.result import Finished, Paused, RunResult
     from rxworker.worker.nested import worker_tool
-    from rxworker.worker.session import Session
-    from rxworker.worker.worker import Worker
+    from rxworker.worker.session import Session, Worker
 
 __version__ = "0.2.0"
 
@@ -41,8 +40,7 @@ _NAMES = {
     "rxworker.worker.nested": "worker_tool",
     "rxworker.turn.result": "Finished Paused RunResult",
     "rxworker.run.run": "Run",
-    "rxworker.worker.session": "Session",
-    "rxworker.worker.worker": "Worker",
+    "rxworker.worker.session": "Session Worker",
 }
 _MODULE_OF = modules_of(_NAMES)
 

@@ -38,8 +38,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
 from rxworker.ui.terminal.session import AppOptions, list_sessions, title_of_session
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 
 class LastChat(Struct, frozen=True, omit_defaults=True):

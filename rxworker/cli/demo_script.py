@@ -17,7 +17,7 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say, think
 from rxworker.tools import FunctionTool, ToolContext
 from rxworker.tools.function import tool
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"
 SYSTEM = "You plan short trips. Look things up before you answer."

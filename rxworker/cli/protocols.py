@@ -16,7 +16,7 @@ from rxworker.adapters.acp import serve_acp
 from rxworker.cli.process import MISUSED, CommandError, misuse, run_until_stopped, write_error, write_line
 from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_named, settings_of
 from rxworker.log import open_log
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 NAME = "worker"
 """The name of the tool of a provider's model, unless another is given."""

@@ -25,7 +25,7 @@ from rxworker.tools import Tool, Toolbox
 from rxworker.tools.function import tool
 from rxworker.transport import Client, Model
 from rxworker.ui.clean import one_line
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 if TYPE_CHECKING:
     from rxworker.boards import Dashboard

@@ -14,7 +14,7 @@ from rxworker.cli.resolve import import_maker, parameters_of
 from rxworker.log import RunInfo, open_log
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 
 def work(

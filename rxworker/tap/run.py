@@ -47,8 +47,7 @@ from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.tap.builder import OWN, Mapper, Tapped
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.turn.context import TurnScope
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 S = TypeVar("S")
 LIMIT = 65_536

@@ -13,7 +13,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.message import Input
 from rxworker.operators.kernel import Ending, Operator
 from rxworker.run.run import Run
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 WhenBusy: TypeAlias = Literal["queue", "switch", "send"]
 """The effect of an input that arrives during a run.

@@ -51,8 +51,7 @@ from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, ignore
 from rxworker.turn.result import Paused
 from rxworker.worker.continuing import continued
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
 """Makes the worker of each call."""

@@ -48,8 +48,7 @@ from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused, store_decision
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 logger = logging.getLogger("rxworker.worker")
 

@@ -66,8 +66,7 @@ from rxworker.tools import Toolbox, mcp_tools
 from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 DELIVERY = Coalesce(every=1 / 30)
 

@@ -49,7 +49,7 @@ from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.streams.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 RUN = "rxworker/run"
 """The key of a result's ``_meta`` with the id of the run, its turns and its usage."""

@@ -38,7 +38,7 @@ from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.runs.workers import MakeServedWorker, WorkerSource
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 ServedWorkers: TypeAlias = Mapping[str, McpWorker | Callable[[], Worker]]
 """The workers by the names of their tools."""

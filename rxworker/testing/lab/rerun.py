@@ -54,8 +54,7 @@ from rxworker.transport import Retry
 from rxworker.turn.limits import Budget
 from rxworker.turn.result import Output, answer_of
 from rxworker.ui.clean import one_line
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 if TYPE_CHECKING:
     import pytest

@@ -42,8 +42,7 @@ from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, is_terminal
 from rxworker.ui.terminal.session import AppOptions, TerminalSession
 from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 WRITE_TIMEOUT = 0.5
 """Seconds a terminal has to accept data after `Output.limit_wait`."""

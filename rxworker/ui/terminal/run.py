@@ -12,8 +12,7 @@ from rxworker.messages.settings import check_plain
 from rxworker.operators.gate import check_gate
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.ui.terminal.session import AppOptions
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 
 def run_app(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:

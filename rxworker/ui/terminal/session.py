@@ -42,8 +42,7 @@ from rxworker.views.changes import Scope
 from rxworker.views.run_view import ViewItem
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 if TYPE_CHECKING:
     from rxworker.boards import Dashboard

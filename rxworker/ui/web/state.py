@@ -36,7 +36,7 @@ from rxworker.ui.web.streams.published import PublishedStreams, check_loop
 from rxworker.ui.web.streams.streams import Streams
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 A = TypeVar("A")
 Rerun: TypeAlias = Callable[[EventLog, str, Worker], object]

@@ -40,8 +40,7 @@ from rxworker.run.run import Run
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.http.settings import Settings
-from rxworker.worker.session import Session
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Session, Worker
 
 BRANCH = "branch"
 """The label of a run whose conversation replaces a message of another one.

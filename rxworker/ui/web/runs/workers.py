@@ -15,7 +15,7 @@ from rxworker.providers.models import prices_of
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.worker.definition import Definition
-from rxworker.worker.worker import Worker
+from rxworker.worker.session import Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
 """Returns a worker.
