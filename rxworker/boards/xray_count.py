@@ -23,7 +23,7 @@ from reactivex.internal import UTC_ZERO
 
 from rxworker.boards.operator_names import explained
 from rxworker.events import Record
-from rxworker.events.deltas import Deltas, Parts, flatten
+from rxworker.events.kinds import Deltas, Parts, flatten
 from rxworker.operators.kernel import TRAMPOLINE, Scheduler, Sink, Source, many
 
 A = TypeVar("A")

@@ -19,8 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import Event, Record
-from rxworker.events.deltas import Deltas, adds_to_same
-from rxworker.events.kinds import MERGEABLE
+from rxworker.events.kinds import MERGEABLE, Deltas, adds_to_same
 
 A = TypeVar("A")
 

@@ -39,8 +39,7 @@ from reactivex import abc
 from reactivex.internal import noop
 
 from rxworker.events import Record
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import DEFERRABLE
+from rxworker.events.kinds import DEFERRABLE, Deltas
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, count, every_of, held_for, take
 from rxworker.hub.history import History, Item, expand
 from rxworker.hub.watcher import OnRaise, Watcher, WatcherState, end_stream, fail_stream, wake

@@ -32,8 +32,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LogError
 from rxworker.events import Event, Opaque, PausedCall, PauseState, Record
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import EVENT_KINDS
+from rxworker.events.kinds import EVENT_KINDS, Deltas
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.hub.history import packed
 from rxworker.log.values import is_storable

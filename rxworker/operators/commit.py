@@ -27,8 +27,7 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, Deltas
 from rxworker.messages import StopKind
 from rxworker.operators.expect import EVENTS, observing, refusal
 from rxworker.operators.kernel import Ending, Operator, Sink

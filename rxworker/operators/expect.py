@@ -17,8 +17,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import EVENT_KINDS
+from rxworker.events.kinds import EVENT_KINDS, Deltas
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator, Scheduler, Stage, connect, stage
 

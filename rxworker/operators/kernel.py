@@ -47,7 +47,7 @@ from reactivex.disposable import Disposable
 from reactivex.internal import default_error, noop
 from reactivex.scheduler import CurrentThreadScheduler
 
-from rxworker.events.deltas import Deltas, Parts, flatten
+from rxworker.events.kinds import Deltas, Parts, flatten
 from rxworker.messages.settings import AWAITED, check_plain
 from rxworker.operators.factories import expect_operator
 

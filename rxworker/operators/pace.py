@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reactivex import abc
 
 from rxworker.events import Event, InputJsonDelta, InputValueDelta, RefusalDelta, TextDelta, ThinkingDelta
-from rxworker.events.deltas import adds_to_same
+from rxworker.events.kinds import adds_to_same
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import EVENTS, Follow, expect_callable, refusal, timed
 from rxworker.operators.kernel import Both, Ending, Operator, SerialDisposable, Sink

@@ -10,7 +10,7 @@ from reactivex import abc
 
 from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status
-from rxworker.events.deltas import Parts
+from rxworker.events.kinds import Parts
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.expect import EVENTS, Follow, expect_callable, observing, refusal, timed

@@ -15,8 +15,7 @@ from reactivex.internal import noop
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, Custom, CustomEvent, Event, Record
 from rxworker.events.custom import event_name
-from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, Deltas, Parts, start_of
 from rxworker.events.meta import Meta
 from rxworker.operators.expect import EVENTS, entries_given, observing, operator, refusal
 from rxworker.operators.factories import expect_operator

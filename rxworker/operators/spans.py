@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct
 
 from rxworker.events import Record, RunAbort, RunPause, RunResume, RunStart, RunStop, ToolStart
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.framing import Decoder
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decoding

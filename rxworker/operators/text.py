@@ -42,7 +42,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.events.block import BlockDelta
-from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import Deltas, Parts
 from rxworker.framing import Decoder
 from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decoding, decoding_when_idle

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
-from rxworker.events.deltas import Deltas, flatten, gather
+from rxworker.events.kinds import Deltas, flatten, gather
 from rxworker.framing.decoder import Decoder, Limited
 from rxworker.providers.block_factory import BlockFactory
 

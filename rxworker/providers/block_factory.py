@@ -30,8 +30,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import BlockMetadata
-from rxworker.events.deltas import Deltas, flatten
-from rxworker.events.kinds import is_block_event
+from rxworker.events.kinds import Deltas, flatten, is_block_event
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.content import AGAIN

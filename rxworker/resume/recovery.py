@@ -42,7 +42,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.events.pause import NO_PAUSE, Begun
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import numbered

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from rxworker import events
 from rxworker.events.arguments import REFUSED, assemble_arguments, parse_arguments
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
-from rxworker.events.deltas import TextDeltas
-from rxworker.events.kinds import start_of
+from rxworker.events.kinds import TextDeltas, start_of
 from rxworker.messages import Json, JsonObject, StopReason, content
 
 C = TypeVar("C")

@@ -22,8 +22,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from rxworker import events
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import is_meta
+from rxworker.events.kinds import Deltas, is_meta
 from rxworker.messages import StopKind, StopReason
 
 

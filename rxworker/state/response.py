@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import BlockAbort, BlockStart, Error, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import TEXTS, Deltas
-from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, TEXTS, Deltas
 from rxworker.messages import Content, JsonObject, Message, ServerToolCall, ServerToolResult, StopReason
 from rxworker.state.block import BlockState, OpenBlocks, Pieces, content_of, step_block, step_texts
 

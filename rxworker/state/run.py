@@ -22,8 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker import events
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, Deltas
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN

@@ -32,7 +32,7 @@ from reactivex import Subject
 
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, Ping, ResponseStatus, Status, TextDelta
-from rxworker.events.deltas import Deltas, gather
+from rxworker.events.kinds import Deltas, gather
 from rxworker.events.meta import TRUNCATED
 from rxworker.log.kept import conversation_of
 from rxworker.log.values import CONVERSATION

@@ -33,8 +33,7 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import Event, Record, RunAbort, RunStart, RunStop
-from rxworker.events.deltas import MERGEABLE, gather
-from rxworker.events.kinds import EVENTS
+from rxworker.events.kinds import EVENTS, MERGEABLE, gather
 from rxworker.hooks import AbortContext, Hook, HookPoint
 from rxworker.hub.iterate import iterate
 from rxworker.log.base import EventLog, claim_or_release, release_shielded

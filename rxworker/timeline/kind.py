@@ -35,7 +35,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolResultMetadata
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.messages import StopReason, ToolCall
 from rxworker.messages.settings import check_plain
 from rxworker.state.block import call_name

@@ -26,8 +26,7 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.events import AttemptRetract, AttemptStart, BlockEvent, BlockStart, Event, ResponseStatus, Status
-from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, Deltas, Parts
 from rxworker.events.meta import Meta
 from rxworker.operators.expect import EVENTS, refusal
 from rxworker.operators.group import Block, follow_each, group_blocks

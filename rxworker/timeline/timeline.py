@@ -28,7 +28,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, as_exception, reason_of
 from rxworker.events import Error, Event, Ping, Status, Usage
-from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import Deltas, Parts
 from rxworker.operators.expect import expect_events
 from rxworker.operators.kernel import NOTHING, Stage, connect, many
 from rxworker.timeline.kind import (

@@ -20,7 +20,7 @@ from reactivex import abc
 
 from rxworker.errors import ProviderError, RemoteProtocolError, RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import BlockAbort, Error, Opaque, Ping, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Deltas, flatten, gather
+from rxworker.events.kinds import Deltas, flatten, gather
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.operators.kernel import many
 from rxworker.operators.recovery import error_to_exception

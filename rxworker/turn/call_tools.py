@@ -48,7 +48,7 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import Deltas, Parts
 from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, NESTED, QUESTION, RECOVERY, UNTIL
 from rxworker.hooks import HookPoint
 from rxworker.hooks.registry import names_in

@@ -29,7 +29,7 @@ from rxworker.events import (
     TurnStart,
     WatcherDetach,
 )
-from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import Deltas, Parts
 from rxworker.events.pause import BY_CALLER
 from rxworker.hub import Hub
 from rxworker.log.values import When, resumed_id

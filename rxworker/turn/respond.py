@@ -30,8 +30,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, Deltas
 from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.messages import StopKind

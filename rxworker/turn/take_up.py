@@ -36,8 +36,7 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
-from rxworker.events.deltas import Deltas, Parts, adds_to_same, flatten
-from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE, META_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE, META_EVENTS, Deltas, Parts, adds_to_same, flatten
 from rxworker.operators.kernel import Sink, many, stage
 from rxworker.state import RunState
 

@@ -18,7 +18,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.events.deltas import FEW, Deltas, add_deltas, flatten, gather
+from rxworker.events.kinds import FEW, Deltas, add_deltas, flatten, gather
 
 EVENTS: list[Event] = [
     TextDelta(0, "a"),

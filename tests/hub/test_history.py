@@ -25,7 +25,7 @@ from rxworker.events import (
     ThinkingDelta,
     ToolProgress,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.hub.history import TAIL, History, deltas_of, expand, merge, packed
 from rxworker.operators import merge_deltas
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reactivex import operators as ops
 
 from rxworker.events import Event, Ping, Record, TextDelta
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.hub import Hub
 from rxworker.operators import events, text_deltas
 from rxworker.operators.kernel import Sink, connect

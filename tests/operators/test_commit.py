@@ -25,7 +25,7 @@ from rxworker.events import (
     ToolProgress,
     ToolStart,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import committed, events, live, text_deltas
 from rxworker.testing.marbles import Marbles, values_of

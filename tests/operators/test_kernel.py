@@ -8,7 +8,7 @@ from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
-from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.kinds import Deltas, Parts
 from rxworker.events.meta import Meta
 from rxworker.operators import Block, group_blocks, only, scan_scope, split_meta
 from rxworker.operators.kernel import Sink, Source, Stage, connect, many, stage

@@ -6,7 +6,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockType, Event, TextDelta, TurnStart, Usage
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.events.meta import Meta
 from rxworker.operators import split_meta
 from rxworker.operators.kernel import Source, many

@@ -37,7 +37,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.messages import ToolCall
 from rxworker.operators import (
     coalesce,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta
-from rxworker.events.deltas import Deltas, flatten
+from rxworker.events.kinds import Deltas, flatten
 from rxworker.framing import Decoder, SseDecoder
 from rxworker.framing.sse import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses, takes

@@ -41,7 +41,7 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.messages import (
     Conversation,
     JsonObject,

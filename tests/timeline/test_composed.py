@@ -20,7 +20,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.testing import ScriptedModel
 from rxworker.timeline import TextBlockAbort, TextBlockEvent, ThinkingBlockAbort, Timeline, ToolCallCollector
 

@@ -10,7 +10,7 @@ import pytest
 from reactivex import abc
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.operators.kernel import NOTHING, Stage, many
 from rxworker.timeline import TextBlockCollector, Timeline
 

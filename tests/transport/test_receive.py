@@ -11,7 +11,7 @@ from reactivex import Observable
 
 from rxworker.errors import ProviderError, TransportError, TransportTimeoutError, TruncatedError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta, Usage
-from rxworker.events.deltas import Parts
+from rxworker.events.kinds import Parts
 from rxworker.events.meta import TRUNCATED
 from rxworker.operators.kernel import Operator, Sink, connect, stage
 from rxworker.providers import Anthropic, Gemini, ResponseDecoder

@@ -9,7 +9,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import TransportError
-from rxworker.events.deltas import flatten
+from rxworker.events.kinds import flatten
 from rxworker.operators.kernel import NOTHING, Sink, Stage, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, stall

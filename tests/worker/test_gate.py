@@ -25,7 +25,7 @@ from rxworker.adapters.opentelemetry import OpenTelemetry
 from rxworker.errors import LimitExceededError, RxWorkerError, TextRejectedError
 from rxworker.events import AttemptStart, CustomEvent, GateVerdict, Record, TextDelta, ToolStart, Usage
 from rxworker.events.arguments import REFUSED
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.hooks import Pause, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.log import MemoryLog
 from rxworker.log.format import record_of

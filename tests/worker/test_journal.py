@@ -40,7 +40,7 @@ from rxworker.events import (
     Usage,
     WatcherDetach,
 )
-from rxworker.events.deltas import Deltas, flatten
+from rxworker.events.kinds import Deltas, flatten
 from rxworker.messages import Conversation, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.state import RunState, fold_run, step_run
 from rxworker.testing import checked_records, lint

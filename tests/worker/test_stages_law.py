@@ -41,7 +41,7 @@ from rxworker.events import (
     ToolStop,
     ToolUseMetadata,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import Deltas
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hub.history import expand
 from rxworker.log import MemoryLog

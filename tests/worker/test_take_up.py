@@ -30,7 +30,7 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.events.deltas import gather
+from rxworker.events.kinds import gather
 from rxworker.messages.usage import Usage
 from rxworker.resume.recovery import progress_of
 from rxworker.turn.take_up import catch_up

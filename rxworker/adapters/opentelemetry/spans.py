@@ -30,8 +30,7 @@ from reactivex import abc
 from rxworker import events
 from rxworker.adapters.opentelemetry.names import PROVIDERS, SECONDS, TOKENS, Names, Recorder, counts_of
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_TYPE_OF
+from rxworker.events.kinds import BLOCK_TYPE_OF, Deltas
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, StopReason
 from rxworker.messages.content import ResultContent

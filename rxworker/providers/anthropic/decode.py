@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
-from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
+from rxworker.events.kinds import FEW, Deltas, TextDeltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_array, read_repaired, word

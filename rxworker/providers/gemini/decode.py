@@ -30,7 +30,7 @@ from msgspec.structs import astuple, fields, replace
 
 from rxworker import events
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
-from rxworker.events.deltas import gather
+from rxworker.events.kinds import gather
 from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY, SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
-from rxworker.events.deltas import add_deltas, gather
+from rxworker.events.kinds import add_deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_object, read_json, read_repaired

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.events import Opaque, Ping, ResponseEvent, ResponseStatus, Status
-from rxworker.events.deltas import FEW, Deltas, gather
+from rxworker.events.kinds import FEW, Deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json, word
