@@ -10,84 +10,87 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import date, datetime
-from typing import TypeGuard
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, field
 
 from rxworker.messages.json import Json, JsonObject
 
-ABOUT = frozenset({"title", "description", "default"})
-KEYWORDS: dict[str, frozenset[str]] = {
-    "string": frozenset({"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}),
-    "number": frozenset({"minimum", "maximum"}),
-    "integer": frozenset({"minimum", "maximum"}),
-    "boolean": frozenset(),
-    "array": frozenset({"minItems", "maxItems", "items"}),
-}
-"""The members that a property of each type may have besides those of `ABOUT`."""
-MEMBERS = frozenset({"$schema", "type", "properties", "required", "title", "description", "additionalProperties"})
-ITEMS = frozenset({"type", "title", "description", "enum", "anyOf", "oneOf"})
-CHOICE = frozenset({"const", "title", "description"})
+Size = Annotated[int, Meta(ge=0)]
+Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Texts = Annotated[list[str], Meta(min_length=1)]
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="type"):
+    """What each part of a form may have.
+
+    Nothing in it is deeper than a choice, so that a form can be shown and stored whatever its server is.
+    """
+
+    title: str = ""
+    description: str = ""
 
 
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+class _Choice(_Part, frozen=True, tag=False, kw_only=True):
+    const: str
 
 
-def _is_size(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+Choices = Annotated[list[_Choice], Meta(min_length=1)]
 
 
-def _are_texts(value: Json) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(map(_is_text, value))
+class _Property(_Part, frozen=True):
+    default: str | bool | Number | list[str] | None = None
 
 
-def _are_choices(value: Json) -> bool:
-    return isinstance(value, list) and all(map(_is_choice, value))
+class _Text(_Property, frozen=True, tag="string"):
+    min_length: Size = 0
+    max_length: Size = 0
+    format: Literal["email", "uri", "date", "date-time"] = "email"
+    enum: Texts = []
+    enum_names: list[str] = []
+    one_of: Choices = []
 
 
-def _is_choice(value: Json) -> bool:
-    if not isinstance(value, dict) or not {"const"} <= value.keys() <= CHOICE:
-        return False
-    return all(map(_is_text, value.values()))
+class _Number(_Property, frozen=True, tag="number"):
+    minimum: Number = 0
+    maximum: Number = 0
 
 
-def _is_default(value: Json) -> bool:
-    return value is None or isinstance(value, str | bool) or _is_number(value) or _are_texts(value)
+class _Integer(_Number, frozen=True, tag="integer"):
+    pass
 
 
-def _are_items(value: Json) -> bool:
-    return isinstance(value, dict) and value.keys() <= ITEMS and all(map(_is_fit, value.items()))
+class _Boolean(_Property, frozen=True, tag="boolean"):
+    pass
 
 
-def _is_fit(member: tuple[str, Json]) -> bool:
-    """Whether the value of a member is of its kind."""
-    name, value = member
-    check = VALUES.get(name)
-    return check is None or check(value)
+class _Items(_Part, frozen=True, tag="string"):
+    enum: Texts = []
+    any_of: Choices = []
+    one_of: Choices = []
+
+    def __post_init__(self) -> None:
+        if not (self.enum or self.any_of or self.one_of):
+            raise ValueError("no choices")
 
 
-VALUES: dict[str, Callable[[Json], bool]] = {
-    **dict.fromkeys(("title", "description"), _is_text),
-    **dict.fromkeys(("minimum", "maximum"), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_size),
-    **dict.fromkeys(("enum", "enumNames"), _are_texts),
-    **dict.fromkeys(("oneOf", "anyOf"), _are_choices),
-    "items": _are_items,
-    "default": _is_default,
-}
-"""What the members of a property may be.
+class _Array(_Property, frozen=True, tag="array", kw_only=True):
+    min_items: Size = 0
+    max_items: Size = 0
+    items: _Items
 
-Nothing in it is deeper than a choice, so that a form can be shown and stored whatever its server is.
-"""
+
+class _Schema(_Part, frozen=True, tag=False, kw_only=True):
+    type: Literal["object"]
+    properties: JsonObject
+    required: list[str] = []
+    additional_properties: Json = None
+    dialect: Json = field(default=None, name="$schema")
 
 
 def _is_uri(text: str) -> bool:
@@ -116,31 +119,19 @@ def check_form(schema: JsonObject) -> str:
     >>> check_form({"type": "object", "properties": {"name": {"type": "string"}}})
     ''
     >>> check_form({"type": "object", "properties": {"a": {"type": "object"}}})
-    "the property 'a' is neither a text, a number, a boolean nor a choice"
+    "the property 'a' is neither a text, a number, a boolean nor a choice: Invalid value 'object' - at `$.type`"
     """
-    properties, required = schema.get("properties"), schema.get("required", [])
-    if schema.get("type") != "object" or not isinstance(properties, dict):
-        return "it is not an object with properties"
-    if unknown := sorted(schema.keys() - MEMBERS):
-        return f"its member {unknown[0]!r} is not known"
-    if not _are_texts(required) or not properties.keys() >= set(required):
-        return "a required property is none of its properties"
-    if not all(_is_text(schema.get(name, "")) for name in ("title", "description")):
-        return "its title or its description is not a string"
-    for name, each in properties.items():
-        if not isinstance(each, dict) or str(each.get("type")) not in KEYWORDS:
-            return f"the property {name!r} is neither a text, a number, a boolean nor a choice"
-        kind = str(each["type"])
-        if unknown := sorted(each.keys() - ABOUT - KEYWORDS[kind] - {"type"}):
-            return f"the member {unknown[0]!r} of the property {name!r} is not known"
-        if unfit := [member for member in sorted(each) if not _is_fit((member, each[member]))]:
-            return f"the member {unfit[0]!r} of the property {name!r} is not understood"
-        if str(each.get("format", "email")) not in FORMATS:
-            return f"the format of the property {name!r} is not known"
-        of = items if isinstance(items := each.get("items"), dict) else each
-        if (kind == "array" or {"enum", "oneOf"} & each.keys()) and not choices_of(of):
-            return f"the property {name!r} is a choice without choices"
-    return ""
+    try:
+        form = msgspec.convert(schema, _Schema)
+    except ValidationError as error:
+        return f"it is not an object with properties: {error}"
+    for name, part in form.properties.items():
+        try:
+            msgspec.convert(part, _Text | _Number | _Integer | _Boolean | _Array)
+        except ValidationError as error:
+            return f"the property {name!r} is neither a text, a number, a boolean nor a choice: {error}"
+    missing = [name for name in form.required if name not in form.properties]
+    return f"the required property {missing[0]!r} is none of its properties" if missing else ""
 
 
 class _Form(Struct, frozen=True):

@@ -54,7 +54,17 @@ class Reliable(Settings, frozen=True):
             raise ConfigurationError(message)
 
 
-class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
+class _Paced(Settings, frozen=True, repr_omit_defaults=True):
+    every: float | None = None
+
+    def __post_init__(self) -> None:
+        name = f"{type(self).__name__}(every)"
+        check_number(name, self.every, above=0, optional=True)
+        if self.every is not None and self.every > LONGEST:
+            raise ConfigurationError(f"{name}={self.every!r}: give at most a day")
+
+
+class Coalesce(_Paced, frozen=True, repr_omit_defaults=True):
     """Everything, with adjacent deltas of one block merged. Nothing is lost: the merged records fold to the same state.
 
         -a-b-c-d-e-f-|           deltas
@@ -70,13 +80,8 @@ class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
         ConfigurationError: ``every`` is not above 0, or above a day.
     """
 
-    every: float | None = None
 
-    def __post_init__(self) -> None:
-        _check_pace("Coalesce", self.every)
-
-
-class Latest(Settings, frozen=True, repr_omit_defaults=True):
+class Latest(_Paced, frozen=True, repr_omit_defaults=True):
     """For gauges.
 
     Every event that begins or ends something, and only the newest of each kind of passing event and of usage.
@@ -87,17 +92,6 @@ class Latest(Settings, frozen=True, repr_omit_defaults=True):
     Raises:
         ConfigurationError: ``every`` is not above 0, or above a day.
     """
-
-    every: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_pace("Latest", self.every)
-
-
-def _check_pace(name: str, every: float | None) -> None:
-    check_number(f"{name}(every)", every, above=0, optional=True)
-    if every is not None and every > LONGEST:
-        raise ConfigurationError(f"{name}(every)={every!r}: give at most a day")
 
 
 class DropOldest(Settings, frozen=True):

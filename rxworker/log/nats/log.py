@@ -29,7 +29,7 @@ import uuid
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, final
 
 from msgspec.structs import replace
@@ -93,7 +93,7 @@ class Index(Feed):
         end = len(self._orders)
         if before:
             known = self._rows.get(before)
-            end = 0 if known is None else bisect_left(self._orders, (self._order(*known), before))
+            end = 0 if known is None else bisect_left(self._orders, (known[1].order or known[0], before))
         wanted = (
             found
             for at in range(end - 1, -1, -1)
@@ -105,12 +105,8 @@ class Index(Feed):
     async def changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         """The runs that have changed since a revision, in the order of the changes."""
         await self.ready()
-        changed: list[tuple[int, Listed]] = []
-        for found in reversed(self._rows.values()):
-            if found[0] <= revision:
-                break
-            changed.append(found)
-        return [self._stored(*found) for found in changed[::-1][:limit]]
+        newer = takewhile(lambda found: found[0] > revision, reversed(self._rows.values()))
+        return [self._stored(*found) for found in [*newer][::-1][:limit]]
 
     async def _catch_up(self) -> None:
         last = await self._session.read_time()
@@ -120,9 +116,6 @@ class Index(Feed):
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
         return self._session.stored(revision, row, self._beats.get(row.owner))
-
-    def _order(self, revision: int, row: Listed) -> int:
-        return row.order or revision
 
     def _began(self) -> None:
         self._rows, self._orders, self._beats = {}, [], {}
@@ -140,7 +133,7 @@ class Index(Feed):
             row = decode(message.data, Listed, self._session.name)
             known = self._rows.pop(row.run_id, None)
             was_listed = known is not None and known[1].status != "deleted"
-            place = (self._order(message.seq, row), row.run_id)
+            place = (row.order or message.seq, row.run_id)
             if row.status != "deleted" and not was_listed:
                 insort(self._orders, place)
             elif row.status == "deleted" and was_listed:
