@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rxworker.decisions import Dismiss
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
 from rxworker.events.arguments import parse_arguments
+from rxworker.events.pause import BACKGROUND, BackgroundCall, PauseState
 from rxworker.messages import (
     Content,
     Conversation,
@@ -34,7 +35,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.state import RunState
-from rxworker.views.changes import Change, Scope
+from rxworker.views.changes import Change, Scope, ViewPause, WaitingCall
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
 
@@ -126,6 +127,13 @@ def interrupt_id(run_id: str, call_id: str) -> str:
     'run-1:call_1'
     """
     return f"{run_id}:{call_id}"
+
+
+def asked_by(run_id: str, background: BackgroundCall) -> ViewPause:
+    """What a call in the background needs a decision about while its run goes on, as a pause for it alone."""
+    tree = PauseState(BACKGROUND, (), (), background=(background,)).tree
+    pending = [WaitingCall(*astuple(node), id=node.name) for node in tree if node.needs_decision]
+    return ViewPause(run_id, BACKGROUND, "", tuple(pending))
 
 
 def split_interrupt(name: str) -> tuple[str, str]:

@@ -45,8 +45,9 @@ from rxworker.desk.conversation import (
     new_conversation,
     stored_runs,
 )
+from rxworker.desk.meanwhile import Meanwhile
 from rxworker.errors import ConfigurationError, RxWorkerError
-from rxworker.events import Event, RunStart
+from rxworker.events import Event, PauseState, Record, RunStart
 from rxworker.events.form import form_problem
 from rxworker.events.pause import UNTIL
 from rxworker.hub import Coalesce
@@ -121,6 +122,7 @@ class AcpSession:
         self._rejected: set[tuple[str, str]] = set()
         self._is_busy = self._is_cancelled = False
         self._request: asyncio.Task[wire.PermissionResult] | None = None
+        self._meanwhile = Meanwhile(self._ask)
         # The items that the client has received of a run that another process may continue.
         self._shown: tuple[str, AcpEncoder] | None = None
         # The conversation before a prompt that the model refused to answer.
@@ -146,6 +148,7 @@ class AcpSession:
         self.check_free()
         message = read_prompt(given.prompt)
         self._is_busy, self._is_cancelled = True, False
+        self.opened.decided.clear()  # of a prompt that was cancelled between two questions
         try:
             run = await self._begin(message)
             return "cancelled" if run is None else await self._follow(run)
@@ -155,6 +158,7 @@ class AcpSession:
             raise
         finally:
             self._is_busy = False
+            self._meanwhile.close()
 
     async def cancel(self) -> None:
         """End the run, and the question that it waits for."""
@@ -217,7 +221,8 @@ class AcpSession:
                 await run
             if self.opened.paused is None or not isinstance(encoder.end, ViewPause):
                 return self._reason(encoder)
-            self._pause = encoder.end
+            self._pause, pause = encoder.end, self.opened.paused.pause
+            self.opened.decided.update(await self._meanwhile.answered(pause) or {})
             if self._is_cancelled:
                 return "cancelled"
             resumed = await self._resume(encoder.end)
@@ -231,7 +236,12 @@ class AcpSession:
             encoder = AcpEncoder(self._cwd)
         self._shown = None
         watch = run.watch(DELIVERY, after=encoder.seq, name="acp")
-        async with aclosing(pump(watch.batches(), encoder.feed, encoder.close)) as pieces:
+
+        def feed(record: Record) -> list[Wire]:
+            self._meanwhile.look(run, record.event)
+            return encoder.feed(record)
+
+        async with aclosing(pump(watch.batches(), feed, encoder.close)) as pieces:
             async for updates in pieces:
                 for update in updates:
                     await self._notify(update)
@@ -277,10 +287,9 @@ class AcpSession:
         opened, pending = self.opened, self.opened.pending
         if pause.hook == UNTIL and not add:
             return None  # a process that works with the log wakes it
-        opened.decided.clear()  # of a prompt that was cancelled between two questions
         is_decided = True
         while is_decided and (index := opened.next) is not None:
-            decision = await self._decide(pending, index, pause)
+            decision = await self._decide(pending, index, pause.pending[index].id, pause.reason)
             if decision is None:
                 is_decided = False
             else:
@@ -297,17 +306,26 @@ class AcpSession:
             return None
         return await self._begun(await opened.decide(add).started())
 
-    async def _decide(self, pending: PendingCalls, index: int, pause: ViewPause) -> Decision | None:
+    async def _ask(self, shown: PauseState) -> dict[int, Decision] | None:
+        """Request the decisions about what waits in the background while the run goes on."""
+        pending, decided = PendingCalls.of(shown), dict[int, Decision]()
+        for index in pending.required:
+            if (decision := await self._decide(pending, index, pending.node(index).name)) is None:
+                return None
+            decided[index] = decision
+        return decided
+
+    async def _decide(self, pending: PendingCalls, index: int, shown_id: str, reason: str = "") -> Decision | None:
         """The decision about a call that needs one; ``None`` if the prompt was cancelled instead."""
-        waiting = pause.pending[index]
+        waiting = pending.node(index)
         cause = pending.allowable if pending.required == (index,) else None
         if cause is not None and cause in self._rejected:
             return Deny(REJECTED)
         if cause is not None and cause in await self.opened.session.allowed_now():
             return Approve()
-        call = call_fields(waiting.id, waiting.call, self._cwd)
+        call = call_fields(shown_id, waiting.call, self._cwd)
         question = waiting.question
-        shown = (waiting.reason or pause.reason) if question is None else str(question)
+        shown = (waiting.reason or reason) if question is None else str(question)
         if shown:
             call["content"] = [*edits_of(waiting.call, self._cwd), content_of(wire.TextContent(shown))]
         kinds = ONCE if cause is None else tuple(OPTIONS)

@@ -2,8 +2,9 @@
 
 Theory of operation. A run belongs to the request that started it: a request that is cancelled, or whose client has
 disconnected, cancels its run. A run that pauses for approval needs a decision of the client's user. Until revision
-2025-11-25 of the protocol the server sends a request of its own, and the call goes on with the response. Since revision
-2026-07-28 it cannot: the call ends with the form, and the client repeats it with the form filled in. The run is named
+2025-11-25 of the protocol the server sends a request of its own, also while the run goes on and a call in its
+background waits, and the call goes on with the response. Since revision 2026-07-28 it cannot: once the run has paused,
+the call ends with the form, and the client repeats it with the form filled in. The run is named
 by the ``requestState`` of both, which the server encrypts, so that a client can decide about none but its own runs.
 
 Sources: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation and
@@ -18,7 +19,9 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Annotated
+from uuid import uuid4
 
 import anyio
 import msgspec
@@ -29,9 +32,10 @@ from msgspec import Meta, Struct
 from pydantic import ValidationError
 
 from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
+from rxworker.desk.meanwhile import Meanwhile
 from rxworker.errors import InputRefusedError, InvalidArgumentError, LocalProtocolError, LogError
-from rxworker.events import BlockType
-from rxworker.events.pause import UNTIL
+from rxworker.events import BlockType, PauseState
+from rxworker.events.pause import NO_PAUSE, UNTIL
 from rxworker.hub import Coalesce
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.lenient_json import encode_lenient
@@ -270,18 +274,25 @@ class Calls:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
             entry = await self._decide(params.request_state, params.input_responses or {})
-        progress = Progress(context)
-        while (entry := await self._follow(progress, entry)).status == "paused":
+        progress, meanwhile = Progress(context), Meanwhile(partial(self._ask, context))
+        while (entry := await self._follow(progress, meanwhile, entry)).status == "paused":
             entry = await self._runs.find_paused(entry.id)
             pending = entry.pending
+            decided = await meanwhile.answered(entry.run.state.pause or NO_PAUSE)
+            if decided is None:
+                await self._runs.cancel(entry, REFUSED)
+                break
+            if decided and not pending.own:
+                entry = await self._runs.resume(entry, [decided.get(at) for at in range(len(pending.calls))])
+                continue
             if pending.hook == UNTIL:
                 return tool.failure(entry, f"The run waits: {entry.reason}")
             if pending.by_client:
                 entry = await self._runs.resume(entry, pending.without_client())
                 continue
-            forms = _forms_of(entry, pending)
+            forms = _forms_of(pending, entry.run.state.pause)
             if not all(_can_show(context, form) for form in forms.values()):
-                return tool.failure(entry, NO_FORMS + _question(entry, pending))
+                return tool.failure(entry, NO_FORMS + _question(pending, entry.run.state.pause))
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
                 return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
@@ -308,7 +319,20 @@ class Calls:
         conversation.output = tool.worker.output
         return runs.next_run(conversation, (Message.user(given.message),))
 
-    async def _follow(self, progress: Progress, entry: RunEntry) -> RunEntry:
+    async def _ask(self, context: Context, shown: PauseState) -> dict[int, Decision] | None:
+        """Request the decisions about what waits in the background while the run goes on, if the client has forms."""
+        pending = PendingCalls.of(shown)
+        forms = _forms_of(pending, shown)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS or not all(
+            _can_show(context, f) for f in forms.values()
+        ):
+            return {}
+        answers = {key: await _answer_to(context, form) for key, form in forms.items()}
+        await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
+        decided = _decided(pending, answers)
+        return None if decided is None else {at: each for at, each in enumerate(decided) if each is not None}
+
+    async def _follow(self, progress: Progress, meanwhile: Meanwhile, entry: RunEntry) -> RunEntry:
         """Report the progress of a run until it ends, and return it as it is then."""
         view = RunView(keep=KEPT)
         try:
@@ -318,9 +342,11 @@ class Calls:
                 async for batch in batches:
                     for record in batch:
                         view.step(record)
+                        meanwhile.look(entry.here, record.event)
                     await progress.report(entry, progress_line(view))
             return await self._runs.settled(entry.id)
         except asyncio.CancelledError:
+            meanwhile.close()
             if entry.here is not None and not entry.here.done():
                 entry.here.cancel(reason=LEFT)
             raise
@@ -335,26 +361,37 @@ class Calls:
         """
         await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
         entry = await self._runs.find_paused(run_id)
-        pending = entry.pending
-        keys = [_key_of(index) for index in pending.questions] or [APPROVAL]
-        given = [each for key in keys if isinstance(each := answers.get(key), types.ElicitResult)]
-        if len(given) < len(keys):
-            raise MCPError(types.INVALID_PARAMS, NO_ANSWER)
-        if pending.questions and not any(each.action == "cancel" for each in given):
-            replies: list[Decision | None] = [None] * len(pending.calls)
-            for (index, question), answer in zip(pending.questions.items(), given, strict=True):
-                replies[index] = read_answer(question, answer.action, answer.content)
-            return await self._runs.resume(entry, replies)
-        answer = given[0]
-        decision = read_form(answer.content) if answer.action == "accept" else Deny()
-        if any(each.action == "cancel" for each in given) or (not pending.required and isinstance(decision, Deny)):
+        decided = _decided(entry.pending, answers)
+        if decided is None:
             await self._runs.cancel(entry, REFUSED)
             return entry
-        if isinstance(decision, Deny):
-            decision = Deny(clean(decision.reason))
-        # The form is about all of them.
-        decided = [decision if at in pending.required else None for at in range(len(pending.calls))]
         return await self._runs.resume(entry, decided)
+
+
+def _decided(pending: PendingCalls, answers: Mapping[str, object]) -> list[Decision | None] | None:
+    """What the client's user has decided; ``None`` if that is to cancel the run.
+
+    Raises:
+        MCPError: An answer does not fit its form.
+    """
+    keys = [_key_of(index) for index in pending.questions] or [APPROVAL]
+    given = [each for key in keys if isinstance(each := answers.get(key), types.ElicitResult)]
+    if len(given) < len(keys):
+        raise MCPError(types.INVALID_PARAMS, NO_ANSWER)
+    if any(each.action == "cancel" for each in given):
+        return None
+    if pending.questions:
+        replies: list[Decision | None] = [None] * len(pending.calls)
+        for (index, question), answer in zip(pending.questions.items(), given, strict=True):
+            replies[index] = read_answer(question, answer.action, answer.content)
+        return replies
+    decision = read_form(given[0].content) if given[0].action == "accept" else Deny()
+    if isinstance(decision, Deny):
+        if not pending.required:
+            return None
+        decision = Deny(clean(decision.reason))
+    # The form is about all of them.
+    return [decision if at in pending.required else None for at in range(len(pending.calls))]
 
 
 class Progress:
@@ -386,18 +423,18 @@ def _key_of(index: int) -> str:
     return f"question_{index}"
 
 
-def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
+def _forms_of(pending: PendingCalls, pause: PauseState | None) -> dict[str, Form]:
     """The forms that the client's user fills in, by their names: those of the questions, or that of the approval."""
     forms: dict[str, Form] = {}
     for index, question in pending.questions.items():
         about = f"{question.source} has a question, for {describe_call(pending.calls[index], MAX_FORM)}"
         message = clean(f"{about}\n{question.message}")
         forms[_key_of(index)] = (
-            types.ElicitRequestURLParams(message=message, url=question.url, elicitation_id=f"{entry.id}.{index}")
+            types.ElicitRequestURLParams(message=message, url=question.url, elicitation_id=uuid4().hex)
             if question.schema is None
             else types.ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )
-    return forms or {APPROVAL: types.ElicitRequestFormParams(message=_question(entry, pending), requested_schema=FORM)}
+    return forms or {APPROVAL: types.ElicitRequestFormParams(message=_question(pending, pause), requested_schema=FORM)}
 
 
 async def _answer_to(context: Context, form: Form) -> types.ElicitResult | None:
@@ -425,9 +462,8 @@ def _can_show(context: Context, form: Form) -> bool:
     return forms.form is not None or forms.url is None
 
 
-def _question(entry: RunEntry, pending: PendingCalls) -> str:
+def _question(pending: PendingCalls, pause: PauseState | None) -> str:
     """The calls or the pause that a person decides about."""
-    pause = entry.run.state.pause
     calls = [describe_call(pending.calls[index], MAX_FORM) for index in pending.required]
     what = f"Run {', and '.join(calls)}?" if calls else "Continue?"
     reason = "" if pause is None else pause.reason

@@ -457,6 +457,10 @@ def _note(encoder: AgUiEncoder, change: changes.Note) -> Iterator[Wire]:
         case events.SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
             changed = {"op": op, "path": path} | ({} if op == "remove" else {"value": value})
             yield {"type": "STATE_DELTA", "delta": [changed]} if path else {"type": "STATE_SNAPSHOT", "snapshot": value}
+        case events.BackgroundStart(background=call) if call.begun is not None and not change.scope.id:
+            asked = common.asked_by(record.run_id, call)
+            interrupts = [_interrupt(asked, each, each.name) for each in asked.pending]
+            yield _custom("rxworker.waiting", {"id": call.id, "interrupts": interrupts})
         case events.Custom(name=name, data=data):
             yield _custom(name, data)
         case event:

@@ -249,6 +249,12 @@ class UiMessageEncoder(common.RecordEncoder[Wire]):
             case events.MessageAdd():
                 if texts := [message.text for message in event.messages if message.text]:
                     yield data_part("data-message", {"source": event.source, "texts": texts})
+            case events.BackgroundStart(background=call) if call.begun is not None and not record.path:
+                asked = [
+                    {"id": each.name, "call": each.call, "reason": each.reason, "question": each.question}
+                    for each in common.asked_by(record.run_id, call).pending
+                ]
+                yield data_part("data-waiting", {"run": record.run_id, "calls": asked}, f"waiting.{call.id}")
             case events.Custom(name=name, data=data):
                 yield data_part(f"data-{name}", data)
             case events.HookMessage() | events.HookVerdict() | events.LimitReached() | events.Error():

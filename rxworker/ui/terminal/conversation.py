@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Unpack
+from typing import ClassVar, TypeAlias, Unpack
 
 from reactivex.internal import noop
 from textual.app import ComposeResult
@@ -23,7 +23,10 @@ from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
 
+from rxworker.decisions import PendingCalls
+from rxworker.desk.meanwhile import Meanwhile, asked_in
 from rxworker.errors import ConfigurationError, InputRefusedError, LocalProtocolError, RxWorkerError
+from rxworker.events import PauseState
 from rxworker.log.values import When
 from rxworker.operators.gate import expect_allowed
 from rxworker.panels import USAGE
@@ -48,6 +51,9 @@ from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
 from rxworker.worker.definition import Definition
+
+Answer: TypeAlias = tuple[Decision, bool] | None
+"""A decision, and whether its tool is always allowed; ``None``: later."""
 
 PLACES: dict[SessionStatus, str] = {
     "ready": "Type a message, or / for commands. Enter sends.",
@@ -113,6 +119,8 @@ class ConversationScreen(Screen[None]):
         self.is_left = False
         self._clock: Timer | None = None
         self._began = 0.0
+        self._is_wanted = False
+        self._meanwhile = session.meanwhile = Meanwhile(self._ask)
         self._commands = Commands(self, session, self.show_session, options.get("dashboard") or USAGE)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
@@ -122,7 +130,7 @@ class ConversationScreen(Screen[None]):
             "cancel": is_active,
             "interrupt": not is_active,
             "pause": status == "answering",
-            "resume": status == "paused",
+            "resume": status == "paused" or asked_in(self.session.active) is not None,
             "fold": self.can_fold,
         }
         return active.get(action, True)
@@ -257,9 +265,40 @@ class ConversationScreen(Screen[None]):
         if returned:
             composer.put_back(returned)
         self.show_status()
-        # Do not open the dialog while the user types: the next key might decide.
-        if session.waiting is not None and not composer.text:
+        if session.paused is not None and session.waiting is not None:
+            self.run_worker(self._request(session.paused.pause))
+
+    async def _request(self, pause: PauseState) -> None:
+        """Request the decisions about a run that has paused, after the question that is open."""
+        decided = await self._meanwhile.answered(pause)
+        if self.session.paused is None or self.session.paused.pause != pause:
+            return
+        self.session.opened.decided.update(decided or {})
+        if decided:
+            self.go_on()
+        elif not self.query_one(Composer).text:
             self.show_approval()
+
+    async def _ask(self, shown: PauseState) -> dict[int, Decision]:
+        """Request the decisions about what waits in the background while the run goes on."""
+        pending, decided = PendingCalls.of(shown), dict[int, Decision]()
+        is_wanted, self._is_wanted = self._is_wanted, False
+        if self.query_one(Composer).text and not is_wanted:  # while the user types, the next key might decide
+            self.notify(DECIDE)
+            return {}
+        for index in pending.required:
+            screen, answers = ApprovalScreen(pending, index, self.session.worker), asyncio.Queue[Answer]()
+            app_of(self).push_screen(screen, answers.put_nowait)
+            try:
+                answer = await answers.get()
+            except asyncio.CancelledError:
+                if app_of(self).is_running and screen.is_current:
+                    screen.dismiss(None)
+                raise
+            if answer is None or not await self._is_allowed(answer):
+                return {}
+            decided[index] = answer[0]
+        return decided
 
     def _tick(self) -> None:
         self.query_one(Transcript).tick()
@@ -355,6 +394,9 @@ class ConversationScreen(Screen[None]):
             self.show_approval()
         elif self.session.paused is not None:
             self.go_on()
+        else:
+            self._is_wanted = True
+            self._meanwhile.ask(self.session.active, again=True)
 
     def show_approval(self) -> None:
         """Request the user's decision about the call that waits."""
@@ -363,7 +405,7 @@ class ConversationScreen(Screen[None]):
             screen = ApprovalScreen(opened.pending, opened.next, self.session.worker)
             app_of(self).push_screen(screen, self._decided)
 
-    async def _decided(self, answer: tuple[Decision, bool] | None) -> None:
+    async def _decided(self, answer: Answer) -> None:
         waiting = self.session.waiting
         if answer is not None and waiting is not None and await self._is_allowed(answer):
             decision, is_always = answer

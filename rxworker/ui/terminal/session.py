@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from rxworker import errors
 from rxworker.decisions import Approve, ApproveAlways
 from rxworker.desk.conversation import OpenConversation, StoredConversation, conversations_in, new_conversation
+from rxworker.desk.meanwhile import Meanwhile
 from rxworker.events.pause import TreeCall
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
@@ -293,6 +294,7 @@ class TerminalSession:
         lanes: The lanes of its runs, and the view of the last one.
         active: The running run.
         sent: The messages that were sent into the run.
+        meanwhile: Requests decisions about what waits in the background while a run goes on, if the app can.
         finished: Whether the last run finished normally.
         latest: The id of the run that began last, in any conversation; empty before the first.
         pause_requested: Whether the user requested the pause.
@@ -305,6 +307,7 @@ class TerminalSession:
         self.is_stored = first.log is not None
         self.active: Run[object] | None = None
         self.sent = Sent()
+        self.meanwhile: Meanwhile | None = None
         self.latest = ""
         self.models = {model_name(each): each for each in (self.worker.model, *options.get("models", ()))}
         self._find_model = options.get("find_model")
@@ -517,6 +520,9 @@ class TerminalSession:
             return
         try:
             async for batch in followed.watch(Coalesce(), name="terminal").batches():
+                for record in batch:
+                    if self.meanwhile is not None:
+                        self.meanwhile.look(followed, record.event)
                 yield self.lanes.feed(batch)
         except Exception:
             # Iterating raises the error that ended the run; it is handled below.
