@@ -9,6 +9,7 @@ open while the run pauses stays open, and the paused run has the answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from rxworker.decisions import Decision, PendingCalls
 from rxworker.events import BackgroundStart, BackgroundStop, Event
 from rxworker.events.pause import PauseState, parts_of
 from rxworker.run.run import Run
+
+logger = logging.getLogger("rxworker.desk")
 
 
 def asked_in(run: Run[Any] | None) -> PauseState | None:
@@ -95,5 +98,6 @@ class Meanwhile:
                     places = decided_now(now, shown, decided)
                     run.decide([places.get(at) for at in range(len(now.tree))])
         except Exception:
+            logger.warning("a decision was not taken: it is requested again when the run has paused", exc_info=True)
             return {}
         return decided

@@ -123,12 +123,12 @@ def check_form(schema: JsonObject) -> str:
     """
     try:
         form = msgspec.convert(schema, _Schema)
-    except ValidationError as error:
+    except (ValidationError, UnicodeError) as error:  # half a character
         return f"it is not an object with properties: {error}"
     for name, part in form.properties.items():
         try:
             msgspec.convert(part, _Text | _Number | _Integer | _Boolean | _Array)
-        except ValidationError as error:
+        except (ValidationError, UnicodeError) as error:
             return f"the property {name!r} is neither a text, a number, a boolean nor a choice: {error}"
     missing = [name for name in form.required if name not in form.properties]
     return f"the required property {missing[0]!r} is none of its properties" if missing else ""

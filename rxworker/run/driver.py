@@ -299,7 +299,8 @@ class RunDriver(Generic[T_co]):
             The error that ended the run before its last record, if any.
         """
         self._enter(Phase.RUNNING)
-        journal, scheduler, task = self._journal, self._context.scheduler, self.task
+        journal, scheduler = self._journal, self._context.scheduler
+        task = asyncio.current_task(self._loop)  # an eager one runs before the driver has it
         try:
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop  # the writer claims the run to store that

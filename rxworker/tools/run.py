@@ -482,7 +482,7 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
     timer: asyncio.TimerHandle | None = None
     try:
         loop = asyncio.get_running_loop()
-        task = running.task if own_task else asyncio.current_task(loop)
+        task = asyncio.current_task(loop)  # an eager one runs before `running` has it
         began = loop.time()
         cancels = 0 if task is None else task.cancelling()
         running.report(ToolStart(call, place))

@@ -241,6 +241,21 @@ async def test_a_prompt_that_is_cancelled_decides_nothing(log: EventLog | None) 
     assert bench.done == []
 
 
+async def test_a_prompt_that_is_cancelled_at_a_question_of_a_paused_run_dismisses_the_run(log: EventLog | None) -> None:
+    bench, client = Bench(log), Client("wait")
+    agent = AcpAgent(lambda: bench.worker("nested"), client, log=log)
+    serving = asyncio.create_task(agent.serve())
+    session = await client.open()
+    prompt = client.prompt(session, "go")
+    await client.until(lambda: client.questions and "I wait." in client.text)
+    client.send({"method": "session/cancel", "params": {"sessionId": session}})
+    assert (await prompt)["stopReason"] == "cancelled"
+    assert agent._sessions[session].opened.paused is None  # pyright: ignore[reportPrivateUsage]
+    client.leave()
+    await serving
+    assert bench.done == []
+
+
 # MCP clients
 
 
@@ -283,6 +298,49 @@ async def test_a_form_of_an_mcp_client_stays_open_when_the_run_pauses(log: Event
         may_answer.set()
         await call
     assert (len(forms), bench.done) == (1, ["a"])
+
+
+async def test_what_was_denied_while_the_run_went_on_is_not_part_of_the_next_form(log: EventLog | None) -> None:
+    bench, forms, may_answer = Bench(log), list[str](), asyncio.Event()
+
+    async def elicit(_: Any, params: Any) -> mcp.types.ElicitResult:
+        forms.append(params.message)
+        if len(forms) > 1:
+            return mcp.types.ElicitResult(action="accept", content={"approve": True})
+        await may_answer.wait()
+        return mcp.types.ElicitResult(action="decline")
+
+    own = call("wipe", what="own")
+    server = McpServer({"worker": lambda: bench.worker("nested", "hold", second=own)}, log=log)
+    async with server.listen() as url, test_mcp.client(url, "legacy", elicit) as using:
+        calling = asyncio.create_task(using.call_tool("worker", {"message": "go"}))
+        await until(lambda: forms)
+        bench.may_end.set()
+        await until(lambda: [each.status for each in server._store.of(None)] == ["paused"])  # pyright: ignore
+        may_answer.set()
+        await calling
+    assert bench.done == ["own"]
+    assert ['"own"' in form for form in forms] == [False, True]
+    assert ['"a"' in form for form in forms] == [True, False]
+
+
+async def test_a_form_is_not_open_any_more_when_its_run_was_cancelled_elsewhere(log: EventLog | None) -> None:
+    bench, forms = Bench(log), list[Any]()
+
+    async def elicit(_: Any, params: Any) -> mcp.types.ElicitResult:
+        forms.append(params)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server = McpServer({"worker": lambda: bench.worker("nested", "slow")}, log=log)
+    async with server.listen() as url, test_mcp.client(url, "legacy", elicit) as using:
+        calling = asyncio.create_task(using.call_tool("worker", {"message": "go"}))
+        await until(lambda: forms)
+        [entry] = server._store.of(None)  # pyright: ignore[reportPrivateUsage]
+        assert entry.here is not None
+        entry.here.cancel()
+        assert (await calling).is_error
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "question" and not task.cancelling()] == []
 
 
 # The terminal

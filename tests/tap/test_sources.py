@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import Event, ToolStop
+from rxworker.events import Event, RunAbort, RunStop, ToolStop
 from rxworker.run.run import Run, end_of
 from rxworker.tap import Mapper, Tapped, tap
 from rxworker.tap.sources import AG2, Agno, ClaudeAgent, LangGraph, OpenAIAgents, PydanticAI, Strands
@@ -127,6 +127,14 @@ def test_what_a_library_leaves_out_is_unknown(recorded: Recorded) -> None:
                 put(changed, path, value)
                 mapper.feed(changed)
                 mapper.finish()
+
+
+@pytest.mark.parametrize(("status", "end"), [("failed", RunAbort), ("completed", RunStop)])
+def test_a_swarm_that_has_failed_is_not_finished(status: str, end: type[Event]) -> None:
+    mapper = Strands("Hi")
+    mapper.feed({"type": "multiagent_node_start", "node_id": "one"})
+    made = mapper.feed({"type": "multiagent_result", "result": SimpleNamespace(status=status)})
+    assert type(made[-1].event) is end
 
 
 def paths(value: Any, depth: int = 3) -> Iterator[tuple[Any, ...]]:

@@ -348,6 +348,8 @@ NO_FORMS: list[JsonObject] = [
     {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": {}}]}}},
     {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": "a", "if": 1}]}}},
     {"type": "object", "properties": {"x": {"type": "array", "items": {"enum": ["a"], "contains": {}}}}},
+    {"type": "object", "properties": {"x": {"type": "\ud800"}}},
+    {"type": "\ud800", "properties": {}},
 ]
 
 

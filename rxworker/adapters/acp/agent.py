@@ -23,6 +23,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+import msgspec
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import (
@@ -128,6 +129,11 @@ class AcpSession:
         # The conversation before a prompt that the model refused to answer.
         self._before_refusal: Conversation | None = None
 
+    def received(self) -> None:
+        """A prompt has come, which a gate may check first: what cancels it from now on counts."""
+        if not self._is_busy:
+            self._is_cancelled = False
+
     def check_free(self) -> None:
         """Check that no prompt is being answered.
 
@@ -147,7 +153,9 @@ class AcpSession:
         """
         self.check_free()
         message = read_prompt(given.prompt)
-        self._is_busy, self._is_cancelled = True, False
+        if self._is_cancelled:  # while the gate has checked it
+            return "cancelled"
+        self._is_busy = True
         self.opened.decided.clear()  # of a prompt that was cancelled between two questions
         try:
             run = await self._begin(message)
@@ -223,8 +231,6 @@ class AcpSession:
                 return self._reason(encoder)
             self._pause, pause = encoder.end, self.opened.paused.pause
             self.opened.decided.update(await self._meanwhile.answered(pause) or {})
-            if self._is_cancelled:
-                return "cancelled"
             resumed = await self._resume(encoder.end)
             if resumed is None:
                 return "cancelled" if self._is_cancelled else "end_turn"
@@ -287,7 +293,7 @@ class AcpSession:
         opened, pending = self.opened, self.opened.pending
         if pause.hook == UNTIL and not add:
             return None  # a process that works with the log wakes it
-        is_decided = True
+        is_decided = not self._is_cancelled
         while is_decided and (index := opened.next) is not None:
             decision = await self._decide(pending, index, pause.pending[index].id, pause.reason)
             if decision is None:
@@ -295,7 +301,7 @@ class AcpSession:
             else:
                 opened.decided[index] = decision
         # At the end of a turn, or where the application has paused; a message for the model is reason enough to go on.
-        if not (pending.required or pending.by_client or add):
+        if is_decided and not (pending.required or pending.by_client or add):
             title = pause.reason or f"Continue after the pause of {pause.hook}?"
             call: Wire = {"toolCallId": f"{pause.run_id}.pause", "title": title}
             is_decided = await self._choose(call, ONCE) == "allow_once"
@@ -441,7 +447,7 @@ class AcpAgent:
         methods = {
             "initialize": Method(wire.Initialize, self._initialize),
             "session/new": Method(wire.NewSession, self._new),
-            "session/prompt": Method(wire.Prompt, self._prompt),
+            "session/prompt": Method(wire.Prompt, self._prompt, begins=self._received),
             "session/cancel": Method(wire.SessionRef, self._cancel, ends=True),
             "session/close": Method(wire.SessionRef, self._close),
         }
@@ -492,6 +498,12 @@ class AcpAgent:
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
         await asyncio.gather(*[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()])
         return begun
+
+    def _received(self, given: msgspec.Raw | bytes) -> None:
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+            session = self._sessions.get(msgspec.json.decode(given, type=wire.SessionRef).session_id)
+            if session is not None:
+                session.received()
 
     async def _prompt(self, given: wire.Prompt) -> Wire:
         return {"stopReason": await self._session(given.session_id).prompt(given)}

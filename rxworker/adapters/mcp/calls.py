@@ -29,6 +29,7 @@ from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
@@ -275,35 +276,41 @@ class Calls:
         else:
             entry = await self._decide(params.request_state, params.input_responses or {})
         progress, meanwhile = Progress(context), Meanwhile(partial(self._ask, context))
-        while (entry := await self._follow(progress, meanwhile, entry)).status == "paused":
-            entry = await self._runs.find_paused(entry.id)
-            pending = entry.pending
-            decided = await meanwhile.answered(entry.run.state.pause or NO_PAUSE)
-            if decided is None:
-                await self._runs.cancel(entry, REFUSED)
-                break
-            if decided and not pending.own:
-                entry = await self._runs.resume(entry, [decided.get(at) for at in range(len(pending.calls))])
-                continue
-            if pending.hook == UNTIL:
-                return tool.failure(entry, f"The run waits: {entry.reason}")
-            if pending.by_client:
-                entry = await self._runs.resume(entry, pending.without_client())
-                continue
-            forms = _forms_of(pending, entry.run.state.pause)
-            if not all(_can_show(context, form) for form in forms.values()):
-                return tool.failure(entry, NO_FORMS + _question(pending, entry.run.state.pause))
-            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
-                return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
-            try:
-                answers = {key: await _answer_to(context, form) for key, form in forms.items()}
-            except asyncio.CancelledError:
-                # Dismissed. The package cancels again at every await, unless it is shielded.
-                with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
-                    await self._runs.cancel(entry, LEFT)
-                raise
-            entry = await self._decide(entry.id, answers)
+        try:
+            while (entry := await self._follow(progress, meanwhile, entry)).status == "paused":
+                entry = await self._runs.find_paused(entry.id)
+                pending = entry.pending
+                decided = await meanwhile.answered(entry.run.state.pause or NO_PAUSE)
+                if decided is None:
+                    await self._runs.cancel(entry, REFUSED)
+                    break
+                left = _without(pending, decided)
+                if decided and not pending.own:
+                    entry = await self._runs.resume(entry, [decided.get(at) for at in range(len(pending.calls))])
+                    continue
+                if pending.hook == UNTIL:
+                    return tool.failure(entry, f"The run waits: {entry.reason}")
+                if pending.by_client:
+                    entry = await self._runs.resume(
+                        entry, [decided.get(at, one) for at, one in enumerate(pending.without_client())]
+                    )
+                    continue
+                forms = _forms_of(left, entry.run.state.pause)
+                if not all(_can_show(context, form) for form in forms.values()):
+                    return tool.failure(entry, NO_FORMS + _question(left, entry.run.state.pause))
+                if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                    requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
+                    return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
+                try:
+                    answers = {key: await _answer_to(context, form) for key, form in forms.items()}
+                except asyncio.CancelledError:
+                    # Dismissed. The package cancels again at every await, unless it is shielded.
+                    with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
+                        await self._runs.cancel(entry, LEFT)
+                    raise
+                entry = await self._decide(entry.id, answers, decided)
+        finally:
+            meanwhile.close()
         return tool.result(entry)
 
     async def _start(self, tool: ServedTool, given: Arguments) -> RunEntry:
@@ -351,7 +358,9 @@ class Calls:
                 entry.here.cancel(reason=LEFT)
             raise
 
-    async def _decide(self, run_id: str, answers: Mapping[str, object]) -> RunEntry:
+    async def _decide(
+        self, run_id: str, answers: Mapping[str, object], before: Mapping[int, Decision] = {}
+    ) -> RunEntry:
         """Resume a run with the answers of the client's user, or dismiss it.
 
         Raises:
@@ -361,11 +370,17 @@ class Calls:
         """
         await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
         entry = await self._runs.find_paused(run_id)
-        decided = _decided(entry.pending, answers)
+        decided = _decided(_without(entry.pending, before), answers)
         if decided is None:
             await self._runs.cancel(entry, REFUSED)
             return entry
-        return await self._runs.resume(entry, decided)
+        return await self._runs.resume(entry, [before.get(at, one) for at, one in enumerate(decided)])
+
+
+def _without(pending: PendingCalls, decided: Mapping[int, Decision]) -> PendingCalls:
+    """What is still to be decided: an answer that was given while the run went on counts."""
+    questions = {at: each for at, each in pending.questions.items() if at not in decided}
+    return replace(pending, required=tuple([at for at in pending.required if at not in decided]), questions=questions)
 
 
 def _decided(pending: PendingCalls, answers: Mapping[str, object]) -> list[Decision | None] | None:

@@ -147,6 +147,8 @@ class Strands(RunMapper):
             run.pause("; ".join(reasons), hook="pause")
         elif stop == "cancelled":
             run.abort("the agent was cancelled", "cancel")
+        elif (text(result, "status.value") or text(result, "status")) == "failed":  # a swarm at one of its limits
+            run.abort("the graph or the swarm has failed")
         run.end()
 
 

@@ -253,6 +253,8 @@ class ConversationScreen(Screen[None]):
     def _run_ended(self) -> None:
         session, composer = self.session, self.query_one(Composer)
         self._commands.watchers = ()
+        if session.paused is None:
+            self._meanwhile.close()
         if self._clock is not None:
             self._clock.pause()
         if self.is_left:
@@ -325,6 +327,8 @@ class ConversationScreen(Screen[None]):
         if not await self._is_allowed([message.text, *pastes]):
             return
         command = parse_command(message.text)
+        if (command is None or command[0] == "now") and composer.text.strip() != message.text:
+            return  # while it was checked, it was sent or changed
         if command is None:
             self._send(message.text, message.when)
             return
@@ -403,11 +407,19 @@ class ConversationScreen(Screen[None]):
         opened = self.session.opened
         if self.session.waiting is not None and opened.next is not None:
             screen = ApprovalScreen(opened.pending, opened.next, self.session.worker)
-            app_of(self).push_screen(screen, self._decided)
+            shown = self.session.paused, opened.next
 
-    async def _decided(self, answer: Answer) -> None:
+            async def decided(answer: Answer) -> None:
+                await self._decided(answer, shown)
+
+            app_of(self).push_screen(screen, decided)
+
+    async def _decided(self, answer: Answer, shown: tuple[object, int]) -> None:
+        is_allowed = answer is not None and await self._is_allowed(answer)
         waiting = self.session.waiting
-        if answer is not None and waiting is not None and await self._is_allowed(answer):
+        # While the gate has checked it, another answer may have been faster: this one is about no other call.
+        is_same = shown == (self.session.paused, self.session.opened.next)
+        if answer is not None and waiting is not None and is_allowed and is_same:
             decision, is_always = answer
             self.go_on(decision, always=is_always)
             if is_always and waiting.call.name in self.session.allowed:
