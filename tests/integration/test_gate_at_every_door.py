@@ -162,26 +162,6 @@ async def editor(desk: Desk, gate: Any, *choices: str) -> AsyncGenerator[tuple[A
         await task
 
 
-async def test_a_prompt_that_is_cancelled_while_it_is_checked_begins_no_run(desk: Desk) -> None:
-    is_checked, may_pass = asyncio.Event(), asyncio.Event()
-
-    async def slow(text: str) -> bool:
-        if "Begin." in text:
-            is_checked.set()
-            await may_pass.wait()
-        return True
-
-    async with editor(desk, hold_back(slow)) as (_, client):
-        session = await client.open()
-        prompt = client.prompt(session, "Begin.")
-        await is_checked.wait()
-        client.send({"method": "session/cancel", "params": {"sessionId": session}})
-        with pytest.raises(RefusedError):  # the answer comes after the cancel was taken
-            await client.ask("no/such")
-        may_pass.set()
-        assert (await prompt)["stopReason"] == "cancelled"
-
-
 async def test_no_method_of_an_editor_takes_what_a_check_refuses(desk: Desk) -> None:
     async with editor(desk, gate) as (agent, client):
         session = await client.open()

@@ -23,7 +23,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-import msgspec
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import (
@@ -129,11 +128,6 @@ class AcpSession:
         # The conversation before a prompt that the model refused to answer.
         self._before_refusal: Conversation | None = None
 
-    def received(self) -> None:
-        """A prompt has come, which a gate may check first: what cancels it from now on counts."""
-        if not self._is_busy:
-            self._is_cancelled = False
-
     def check_free(self) -> None:
         """Check that no prompt is being answered.
 
@@ -153,9 +147,7 @@ class AcpSession:
         """
         self.check_free()
         message = read_prompt(given.prompt)
-        if self._is_cancelled:  # while the gate has checked it
-            return "cancelled"
-        self._is_busy = True
+        self._is_busy, self._is_cancelled = True, False
         self.opened.decided.clear()  # of a prompt that was cancelled between two questions
         try:
             run = await self._begin(message)
@@ -447,7 +439,7 @@ class AcpAgent:
         methods = {
             "initialize": Method(wire.Initialize, self._initialize),
             "session/new": Method(wire.NewSession, self._new),
-            "session/prompt": Method(wire.Prompt, self._prompt, begins=self._received),
+            "session/prompt": Method(wire.Prompt, self._prompt),
             "session/cancel": Method(wire.SessionRef, self._cancel, ends=True),
             "session/close": Method(wire.SessionRef, self._close),
         }
@@ -498,12 +490,6 @@ class AcpAgent:
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
         await asyncio.gather(*[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()])
         return begun
-
-    def _received(self, given: msgspec.Raw | bytes) -> None:
-        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-            session = self._sessions.get(msgspec.json.decode(given, type=wire.SessionRef).session_id)
-            if session is not None:
-                session.received()
 
     async def _prompt(self, given: wire.Prompt) -> Wire:
         return {"stopReason": await self._session(given.session_id).prompt(given)}

@@ -71,13 +71,11 @@ class Method(Struct, frozen=True):
         params: The type of its parameters.
         call: Takes the parameters, and returns the result.
         ends: Whether it only ends something, and waits for no gate.
-        begins: Called with the parameters as they came, before the gate has them.
     """
 
     params: type[Any]
     call: Callable[[Any], Awaitable[object]]
     ends: bool = False
-    begins: Callable[[Raw | bytes], None] | None = None
 
 
 class _Error(Struct, frozen=True):
@@ -246,8 +244,6 @@ class Peer:
             raise RpcError(METHOD_NOT_FOUND, f"there is no method {name[:80]!r}")
         try:
             given = b"{}" if message.params is UNSET else message.params
-            if method.begins is not None:
-                method.begins(given)
             if not method.ends:
                 await expect_allowed(self._gate, given, LEFT_OUT)
             params = msgspec.json.decode(given, type=method.params)
