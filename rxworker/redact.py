@@ -34,7 +34,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|DSN", re.IG
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 LOGGERS = (
-    *("adapters.acp", "adapters.mcp", "boards", "cli", "hooks", "hub", "log", "operators"),
+    *("adapters.acp", "adapters.mcp", "boards", "cli", "desk", "hooks", "hub", "log", "operators"),
     *("tap", "tools", "transport", "ui.terminal", "ui.web", "worker"),
 )
 """The loggers of rxworker."""
