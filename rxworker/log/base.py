@@ -217,7 +217,7 @@ class EventLog(Store):
             if isinstance(error, FencedError) or error.retryable:
                 self._note_return(claim)
             raise
-        self.followers.wake(claim.run_id)
+        self.followers.wake(claim.run_id, by_entries=True)
         return is_watched
 
     async def requeue(self, run_id: str, *, reason: str = "") -> None:

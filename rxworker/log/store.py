@@ -59,10 +59,11 @@ class Followers:
         self._wakers: dict[str, set[Waker]] = {}
         self.readers = 0
 
-    def wake(self, run_id: str) -> None:
-        """Wake what follows a run, or all runs."""
+    def wake(self, run_id: str, *, by_entries: bool = False) -> None:
+        """Wake what follows a run, or all runs; but by entries alone not what follows its commands."""
         for waker in (*self._wakers.get(run_id, ()), *self._wakers.get(ALL_RUNS, ())):
-            waker.set()
+            if waker.reads_entries or not by_entries or waker.run_id == ALL_RUNS:
+                waker.set()
 
     def wake_all(self) -> None:
         """Wake everything."""

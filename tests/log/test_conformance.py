@@ -317,6 +317,27 @@ async def test_a_command_with_a_key_is_sent_once(store: EventLog) -> None:
     assert sum(isinstance(one, CommandConflictError) for one in sent) == 2
 
 
+async def test_what_a_run_appends_does_not_make_it_read_its_commands(
+    store: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = await begun(store)
+    first = asyncio.ensure_future(anext(store.commands(RUN)))
+    await asyncio.sleep(0)
+    reads = list[int]()
+    read = type(store)._read_commands
+
+    async def counted(self: EventLog, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
+        reads.append(after)
+        return await read(self, run_id, after)
+
+    monkeypatch.setattr(type(store), "_read_commands", counted)
+    for after in range(1, 31):
+        await store.append(claim, entries([TextDelta(0, "a")], after), after=after)
+    assert len(reads) < 5  # what else the store reports of the run may come meanwhile
+    await store.send(RUN, Command("send", message("b")))
+    assert (await first).number == 1
+
+
 async def test_a_run_that_has_ended_takes_no_commands(store: EventLog) -> None:
     claim = await begun(store)
     await store.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
