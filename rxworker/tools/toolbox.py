@@ -203,9 +203,8 @@ class Toolbox:
     @property
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams."""
-        for (
-            tool
-        ) in self._tools.values():  # `any` would make a generator for each request, and most policies are the usual one
+        # `any` would make a generator for each request, and most policies are the usual one.
+        for tool in self._tools.values():
             if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
                 return True
         return False
