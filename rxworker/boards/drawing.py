@@ -5,6 +5,7 @@ In HTML everything is escaped, and there is no script.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -104,11 +105,17 @@ def dated(name: str) -> str:
     return STEP.sub(lambda found: found[1] if found[3] == "24H" else f"{found[1]} {found[2]}", name)
 
 
-def cell(name: str, value: object) -> str:
-    """A value of a column of a table as users see it: `cost` is money, and `seconds` are a duration."""
+def cell(name: str, value: object, unit: str = "") -> str:
+    """A value of a column of a table as users see it: `cost` is money, `seconds` are a duration.
+
+    Other numbers have the unit of the panel. A currency is that of `cost` alone.
+
+    >>> cell("median", 2.0, "s"), cell("turns", 2, "USD")
+    ('2 s', '2')
+    """
     if isinstance(value, float) and abs(value) < MAX_DIGITS and name in ("cost", "seconds"):
         return money(value) if name == "cost" else number(value, "s")
-    return number(dated(value) if isinstance(value, str) else value)
+    return number(dated(value) if isinstance(value, str) else value, "" if re.fullmatch("[A-Z]{3}", unit) else unit)
 
 
 class _Board(Protocol):
@@ -189,7 +196,7 @@ def _rows(panel: Panel, rows: Sequence[Mapping[str, Json]], width: int) -> Itera
         return
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
-    table = [[*map(_name, names)], *[[cell(name, row.get(name)) for name in names] for row in shown]]
+    table = [[*map(_name, names)], *[[cell(name, row.get(name), panel.unit) for name in names] for row in shown]]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table if names else ():
         cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]
@@ -266,7 +273,7 @@ def _card(panel: Panel, state: PanelState) -> str:
     if isinstance(value, Mapping):
         body = _html_groups(panel, state, value)
     elif isinstance(value, list):
-        body = _svg_lanes(value) if panel.view == "lane" else _table(value, is_heat=panel.view == "heat")
+        body = _svg_lanes(value) if panel.view == "lane" else _table(value, panel.unit, is_heat=panel.view == "heat")
     else:
         known = NOT_KNOWN if value is None and state.missing else number(value, panel.unit)
         body = f'<div style="font-size:1.4em">{_text(known)}</div>'
@@ -306,7 +313,7 @@ def _size(value: Json) -> float:
     return value if 0 <= value <= MAX_FLOAT else 0
 
 
-def _table(rows: Sequence[Mapping[str, Json]], *, is_heat: bool = False) -> str:
+def _table(rows: Sequence[Mapping[str, Json]], unit: str, *, is_heat: bool = False) -> str:
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
     most = max((_size(each) for row in shown for each in row.values()), default=0) or 1
@@ -314,7 +321,7 @@ def _table(rows: Sequence[Mapping[str, Json]], *, is_heat: bool = False) -> str:
     def one(name: str, value: Json) -> str:
         share = round(255 * (_size(value) / most)) if is_heat else 0
         style = f' style="background:{COLOURS[0]}{share:02x}"' if share else ""
-        return f"<td{style}>{_text(cell(name, value))}</td>"
+        return f"<td{style}>{_text(cell(name, value, unit))}</td>"
 
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
     lines = ["".join(one(name, row.get(name)) for name in names) for row in shown]

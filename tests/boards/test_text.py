@@ -68,7 +68,7 @@ def shown(view: View, value: Any, **more: Any) -> list[str]:
         ("bar", {"a": 2, "b": 0, "c": -1}, None),
         ("text", "one\n two", ["P  one two"]),
         ("table", [], ["P"]),
-        ("table", [{"a": 1, "b": "x"}, {"a": 22}], ["P", "  a   b", "  1   x", "  22  ..."]),
+        ("table", [{"a": 1, "b": "x"}, {"a": 22}], ["P", "  a     b", "  1 s   x", "  22 s  ..."]),
         ("lane", [], ["P"]),
         ("lane", [{"lane": "x", "from": 0, "to": 1}, {"lane": "y", "from": 1, "to": 2}], None),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rxworker.log import SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
+from tests.ui.browser.test_fold import NODE, STATIC
 
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 COPIED = """(() => {
@@ -47,6 +49,30 @@ async def copied(page: Page) -> str:
     await page.keyboard.press("Enter")
     await until(page, "copied.length > 0")
     return await page.evaluate("copied[0]")
+
+
+LINKS = """
+const { readLink, writeLink } = await import(process.argv[1]), read = (hash) => Object.values(readLink(hash));
+const given = JSON.parse(process.argv[2]);
+console.log(JSON.stringify(given.map((place) => (typeof place === "string" ? read(place) : read(writeLink(place))))));
+"""
+
+
+def test_a_number_after_a_tilde_belongs_to_the_id_of_a_resumed_run_also_in_an_address_that_is_typed() -> None:
+    """Lists on the command line have such ids. A run whose id is a number is compared nevertheless."""
+    assert NODE is not None
+    cases: list[tuple[object, list[object]]] = [
+        ("#run-x~2", ["run-x~2", None, None, None]),
+        ("#run-x%7E2@12", ["run-x~2", 12, None, None]),
+        ("#run-x~2/3", ["run-x~2", None, 3, None]),
+        ("#run-x~run-y", ["run-x", None, None, "run-y"]),
+        ("#run-x~2~run-y~3", ["run-x~2", None, None, "run-y~3"]),
+        ({"run": "run-x", "other": "47"}, ["run-x", None, None, "47"]),
+        ({"run": "run-x~2", "other": "run-y~3"}, ["run-x~2", None, None, "run-y~3"]),
+    ]
+    command = [NODE, "--input-type=module", "-e", LINKS, (STATIC / "model" / "link.js").as_uri()]
+    done = subprocess.run([*command, json.dumps([given for given, _ in cases])], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [read for _, read in cases]
 
 
 @pytest.mark.slow

@@ -233,6 +233,11 @@ async def test_a_limit_is_in_words_before_and_after_it_is_crossed(page: Page) ->
         await expect(line).to_contain_text(": acme")
         await expect(cost.get_by_role("img", name="beyond the limit")).to_have_count(1)
         await expect(line.get_by_role("status")).to_have_count(1)
+        # Of a value that is known in part, it is not known whether it is beyond.
+        await board.draw("cost", {"acme": 0.01}, alerts={"acme": BEGIN}, missing={"acme": ["my-model"]})
+        await expect(line).to_contain_text("Alert: may be above 0.05 USD for 60 s, since ")
+        await board.draw("cost", {"acme": 0.2}, alerts={"acme": BEGIN}, missing={"acme": ["my-model"]})
+        await expect(line).to_contain_text("Alert: above 0.05 USD")
 
 
 async def test_what_a_chart_shows_is_a_table_too_and_a_file(page: Page) -> None:
@@ -303,6 +308,15 @@ async def test_a_table_is_sorted_and_filtered_and_stays_so(page: Page) -> None:
         await expect(table.get_by_role("status").first).to_have_text("5 of 10 rows")
         await head.get_by_role("button").click()
         await expect(head).not_to_have_attribute("aria-sort", "ascending")
+
+
+async def test_numbers_of_a_table_have_the_unit_of_the_panel(page: Page) -> None:
+    rows = [{"tenant": "acme", "median": 0.25, "cost": 0.5, "turns": 2}]
+    async with drawn(page, named("waits", "table", unit="s"), named("runs", "table", unit="USD")) as board:
+        cells = (await board.draw("waits", rows[0:1])).locator("tbody td")
+        await expect(cells.nth(1)).to_have_text("0.3 s")
+        cells = (await board.draw("runs", rows)).locator("tbody td")
+        await expect(cells).to_have_text(["acme", "0.25", "0.5 USD", "2"])
 
 
 async def test_a_heat_map_is_a_table_with_colours_by_size(page: Page) -> None:

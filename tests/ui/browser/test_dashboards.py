@@ -160,6 +160,12 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
         await expect(made).to_have_text("look1")
         await desk.view(page, "#board-panel")
         await expect(calls_made).to_contain_text("1 calls")
+        # A point of a chart leads to its moment.
+        await page.locator("#board .chart-area").first.press("Home")
+        await page.keyboard.press("Enter")
+        run = desk.runs[1]
+        first = next(record.seq for record in desk.records_of(page, run) if isinstance(record.event, BlockStart))
+        await expect(page).to_have_url(re.compile(rf"#{run.id}@{first}$"))
 
 
 @pytest.mark.slow

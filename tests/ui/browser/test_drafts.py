@@ -80,7 +80,8 @@ async def test_a_queued_message_is_withdrawn(desk: Desk, has_log: bool) -> None:
                 await desk.ask(page, text)
         queue = page.locator("#queue-list li span")
         async with page.expect_response("**/withdraw"):
-            await page.get_by_role("button", name="Withdraw: And hurry").first.click()
+            await page.get_by_role("button", name="Withdraw: And hurry").first.press("Enter")
+        await expect(page.locator(BOX)).to_be_focused()
         await expect(queue).to_have_text(["And hurry", "Be brief"])
         await expect(page.locator(BOX)).to_have_value("And hurry")
         model.let_all()

@@ -59,15 +59,46 @@ async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(d
         await page.keyboard.press("ArrowDown")
         await page.keyboard.press("Enter")
         await desk.answers(page, "An old silent pond.")
+        await expect(page.locator("#conversation .found")).to_contain_text("An old silent pond.")
         await page.keyboard.press("ArrowUp")
         await expect(page.locator("#run-search")).to_be_focused()
         await page.keyboard.type("nothing")
         await expect(page.locator("#no-runs")).to_have_text("No run matches.")
+        await page.get_by_role("button", name="Show all").press("Enter")
+        await expect(lines).to_have_count(3)
+        await expect(page.locator("#run-search")).to_be_focused()
         # A run that matches later appears.
         await page.locator("#run-search").fill("snow")
         await expect(page.locator("#no-runs")).to_have_text("No run matches.")
         server.state.runs.start("More")
         await expect(lines.locator(".run-line-excerpt")).to_have_text("Snow.")
+
+
+@pytest.mark.slow
+async def test_on_a_phone_the_keyboard_opens_the_list_and_a_run_and_a_touch_beside_the_list_closes_it(
+    desk: Desk,
+) -> None:
+    """With motion: the list is not visible when it begins to move."""
+    async with desk.asking(GatedModel([say("A frog.")], free=True), width=600, status="finished") as page:
+        await page.emulate_media(reduced_motion="no-preference")
+        await desk.press(page, "More")
+        await page.keyboard.press("Escape")
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("/")
+        await expect(page.locator("#run-search")).to_be_focused()
+        await page.evaluate("location.hash = ''")
+        await expect(page.locator("#welcome")).to_be_visible()
+        await expect(page.locator("#runs")).to_be_hidden()
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("/")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await desk.answers(page, "A frog.")
+        await expect(page.locator("#menu")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#menu")).to_have_attribute("aria-expanded", "true")
+        await page.mouse.click(590, 300)
+        await expect(page.locator("#menu")).to_have_attribute("aria-expanded", "false")
 
 
 async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_run_or_all(desk: Desk) -> None:

@@ -7,9 +7,11 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from rxworker import tool
+from rxworker import Worker, tool, worker_tool
+from rxworker.events import Question
 from rxworker.messages import Prices
 from rxworker.testing import call, say, think
+from rxworker.tools import ToolContext
 from rxworker.ui.web import Settings
 from rxworker.views.amounts import money
 from tests.ui.browser.conftest import Desk, GatedModel
@@ -106,3 +108,28 @@ async def test_a_decided_call_is_not_shown_as_waiting_and_the_focus_is_not_lost(
         lane = page.locator("#lanes .lane", has_text="delete").last
         await expect(lane.locator(".lane-text")).to_have_text(re.compile("^not run"))
         await expect(page.locator("#lanes .lane", has_text="delete")).to_have_count(2)
+
+
+@tool
+async def reserve(context: ToolContext) -> str:
+    """Reserve a room, after a question."""
+    if context.begun is None:
+        context.ask(Question("the hotel", "Which room?"))
+    return "reserved"
+
+
+@pytest.mark.slow
+async def test_a_run_inside_a_call_takes_its_own_place_after_a_decision_and_a_question_waits_for_you(
+    desk: Desk,
+) -> None:
+    inner = Worker(GatedModel([call("delete", path="a.txt"), say("Gone.")], free=True), tools=[delete])
+    clean = worker_tool(inner, name="clean", description="Clean up.")
+    replies = [call("clean", task="Clean a.txt"), call("reserve"), say("Done.")]
+    async with desk.asking(GatedModel(replies, free=True), [clean, reserve]) as page:
+        words = page.locator(".call .call-word")
+        await expect(words).to_have_text(["waiting for you", "waiting for you"])
+        await desk.press(page, "Approve")
+        await expect(page.locator("#approval")).to_contain_text("Which room?")
+        await expect(words).to_have_text([re.compile("^done"), re.compile("^done"), "waiting for you"])
+        await expect(page.locator(".inner .message")).to_have_count(1)
+        await desk.press(page, "I have visited it", status="finished")

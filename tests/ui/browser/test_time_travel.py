@@ -42,6 +42,28 @@ def test_of_records_of_one_time_the_one_that_was_shown_is_shown_when_more_arrive
     assert json.loads(done.stdout) == [3, 2, 1, 3, 0]
 
 
+SEEK = """
+const [{ Travel }, { Timeline }, { newRun }] = await Promise.all(process.argv.slice(1).map((file) => import(file)));
+const record = (seq, covers = 1) => ({ seq, covers, time: seq, event: { type: "status" } });
+const timeline = new Timeline([Object.assign(newRun("run"), { started: 1, last: 20 })]);
+let tape = [record(1), record(2), record(12, 10), record(20, 8)];
+const travel = new Travel({ tape: () => tape }, { timeline, refine() {} });
+travel.update(0);
+travel.seekClock(7);
+travel.update(0);
+tape = Array.from({ length: 20 }, (_, n) => record(n + 1));
+travel.update(0);
+console.log(travel.place.seq);
+"""
+
+
+def test_a_moment_between_merged_records_is_that_of_the_last_one_before_it_once_they_are_received_one_by_one() -> None:
+    assert NODE is not None
+    files = [(STATIC / "model" / name).as_uri() for name in ("travel.js", "timeline.js", "fold.js")]
+    done = subprocess.run([NODE, "--input-type=module", "-e", SEEK, *files], capture_output=True, check=True)
+    assert json.loads(done.stdout) == 7
+
+
 async def move(page: Page, part: float) -> int:
     """Drag the slider to a part of its length; return the number of the record that is shown then."""
     await page.locator(SLIDER).evaluate(MOVE, part)

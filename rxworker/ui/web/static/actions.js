@@ -2,6 +2,7 @@
 
 import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
+import { stepWith } from "./model/compare.js";
 import { words } from "./model/language.js";
 import { readLink, tokenIn, writeLink } from "./model/link.js";
 import { noteHash } from "./views/address.js";
@@ -13,6 +14,7 @@ export class Actions {
   constructor(page) {
     this.page = page;
     this.sought = null; // the number of the entry that the address leads to
+    this.found = ""; // what the search has found in the texts of the run that is being opened
     this.branching = null; // [number, step]: the message whose other branch is being opened, see `branch`
   }
 
@@ -36,7 +38,7 @@ export class Actions {
   }
 
   opened() {
-    const { store, selection, renderer } = this.page, { run: id, seq, item, other } = readLink(location.hash);
+    const { store, selection, renderer, views } = this.page, { run: id, seq, item, other } = readLink(location.hash);
     if (id !== selection.id) {
       store.apply();
       selection.open(id);
@@ -44,6 +46,7 @@ export class Actions {
       clearBanner();
       renderer.open();
       menu(false);
+      this.found = seq === null && item === null && other === null && selection.status !== "running" ? views.runs.foundIn(id) : "";
     }
     if (selection.compare(other)) renderer.schedule();
     this.sought = item;
@@ -63,15 +66,17 @@ export class Actions {
     if (hash() !== null) noteHash(hash);
   }
 
-  // An entry that the address leads to is shown as soon as it has arrived.
+  // An entry that the address or a search leads to is shown as soon as it has arrived.
   arrive() {
-    const { renderer, selection, views } = this.page, item = selection.run?.root.items[this.sought - 1];
+    const { renderer, selection, store, views } = this.page, { run } = selection, isFound = this.found !== "" && store.over.has(selection.id);
+    const item = isFound ? stepWith(run, this.found) : run?.root.items[this.sought - 1];
+    if (isFound) this.found = "";
     if (this.branching !== null && views.conversation.arrive(...this.branching)) this.branching = null;
     this.noteMoment();
-    if (this.sought === null || !item) return;
+    if (!item) return;
     this.sought = null;
     renderer.travel.leave();
-    this.reveal(selection.run, item);
+    this.reveal(run, item);
   }
 
   async attempt(action) {
@@ -220,6 +225,7 @@ export class Actions {
     if (await this.attempt(() => api.withdraw(id, entry.id)) === null) return;
     outbox.drop(id, entry);
     views.composer.putBack(id, entry.text);
+    views.composer.field.focus();
     renderer.schedule();
   }
 

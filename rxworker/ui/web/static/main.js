@@ -46,7 +46,7 @@ const wide = new WideTrace(lanes);
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
-  watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage" }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS, runs: isShared ? null : (id) => writeLink({ run: id }) }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
+  watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage", picked: (time) => visit(views.usage, time) }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS, runs: isShared ? null : (id) => writeLink({ run: id }), picked: (time) => visit(views.dashboards, time) }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue(), rate: (...rating) => actions.rate(...rating) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
@@ -68,6 +68,11 @@ function showInConversation(run, thing) {
   actions.reveal(run, thing);
 }
 
+// A point of a chart of the run leads to its moment.
+function visit({ scope }, time) {
+  if (scope === "run") views.time.act(() => travel.seekClock(time));
+}
+
 // What the read-only link shows: its run, or a dashboard.
 function showLink({ title, link, run, currency }, clock) {
   store.set(clock);
@@ -75,6 +80,7 @@ function showLink({ title, link, run, currency }, clock) {
   setText(byId("title"), title || "rxworker");
   views.dashboards.restrict(link);
   document.body.dataset.shared = run ? "run" : "board";
+  if (!run) for (const [name, value] of [["role", "heading"], ["aria-level", "1"]]) byId("board-title").setAttribute(name, value); // the first heading of the page
   if (run && readLink(location.hash).run === null) history.replaceState(null, "", writeLink({ run: run.id, token }));
   actions.opened();
 }

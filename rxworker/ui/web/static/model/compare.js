@@ -107,6 +107,17 @@ export function textsOf(item) {
   return [item.input === undefined ? textOf(item) : pretty(item.input), item.result ?? ""];
 }
 
+// The step that has the most of the words of a text, the first of several; undefined if none has any.
+export function stepWith(run, text) {
+  const sought = text.toLowerCase().split(/\s+/).filter(Boolean);
+  let best, most = 0;
+  for (const { item } of stepsOf(run.root.items)) {
+    const said = textsOf(item).join("\n").toLowerCase(), n = sought.filter((word) => said.includes(word)).length;
+    if (n > most) [best, most] = [item, n];
+  }
+  return best;
+}
+
 function keysOf(item, depth) {
   const kind = `${depth} ${item.kind} ${item.kind === "message" ? item.role : item.kind === "block" ? item.type : item.name}`;
   return { kind, key: JSON.stringify([kind, item.isError ?? false, item.result === null, ...textsOf(item)]) };

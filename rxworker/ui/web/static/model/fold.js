@@ -195,12 +195,20 @@ function talk(run, scope, conversation) {
   for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
 }
 
-// The calls of a pause that have no result, each with the call that waits.
+// The calls of a pause that have no result, each with the call that waits, and what for.
 function* waiting(scope, pause) {
   for (const one of pause?.calls ?? []) {
     const call = lastCall(scope, one.call.id);
-    if (call && call.result === null) yield [call, one.call, one.is_approved ?? false];
+    if (call && call.result === null) yield [call, one.call, waitsFor(one)];
   }
+}
+
+// What a call of a pause waits for, as the name of its word: for the reader, also inside it, for something else, or for nothing itself.
+function waitsFor({ is_approved: isApproved, begun, held }) {
+  if (begun?.paused && !begun.decided) return begun.paused.calls.some((one) => waitsFor(one) === "paused") ? "paused" : "waiting";
+  if (begun?.question && !begun.reply) return "paused";
+  if ([begun, held].some((one) => (one?.awaits?.length ?? 0) > (one?.woken?.length ?? 0))) return "waiting";
+  return isApproved ? "approved" : "paused";
 }
 
 function runStart(run, scope, event) {
@@ -237,8 +245,8 @@ function runPause(run, scope, event, record) {
   closeOpen(run, scope, record.time);
   finish(run, scope.request, record.time);
   finish(run, scope.turn, record.time);
-  for (const [call, { input }, isApproved] of waiting(scope, event.pause)) {
-    Object.assign(call, { state: "paused", input, isApproved });
+  for (const [call, { input }, waits] of waiting(scope, event.pause)) {
+    Object.assign(call, { state: "paused", input, waits });
     run.changed.add(call);
   }
   note(run, scope, record, "warn", words.notes.paused, event.pause.reason || fill(words.notes.by, event.pause));

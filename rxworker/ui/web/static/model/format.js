@@ -47,10 +47,12 @@ let exact = null, cents = null;
 
 const inDigits = (n) => (exact ??= new Intl.NumberFormat(locale, { maximumSignificantDigits: 4 })).format(n);
 
+export const isCurrency = (unit) => /^[A-Z]{3}$/.test(unit);
+
 // A number of a panel with its unit, with four digits that count.
 export function amount(n, unit = "") {
   if (unit === "s") return seconds(n).replace(".0 s", " s");
-  if (/^[A-Z]{3}$/.test(unit)) return money(n, unit);
+  if (isCurrency(unit)) return money(n, unit);
   const shown = Number.isInteger(n) || Math.abs(n) >= 1000 ? short(Math.round(n)) : inDigits(n);
   return `${shown} ${unit}`.trim();
 }
@@ -94,7 +96,7 @@ export function statusWord(status, cause) {
 }
 
 // The state of a call in a word; one that is approved waits for the decisions about others.
-export const callWord = ({ state, isApproved }) => words.call[state === "paused" && isApproved ? "approved" : state] ?? state;
+export const callWord = ({ state, waits }) => words.call[(state === "paused" && waits) || state] ?? state;
 
 // Arguments in one line, for a lane and a closed card.
 export function brief(value, most = 80) {

@@ -1,7 +1,8 @@
 // The fragment of the page's address: a run, and in it a moment (`#run@12`, its record) or an entry of the conversation (`#run/3`); or two runs side by
-// side (`#run~other`). The page of a read-only link has the token of the link before it: `#link=TOKEN&run@12`. Pure.
+// side (`#run~other`). `~` with a number ends the id of a run that resumes another one. The page of a read-only link has the token of the link before it:
+// `#link=TOKEN&run@12`. Pure.
 
-const FORM = /^([^@/~]*)(?:@(\d+)|\/(\d+)|~([^@/~]+))?$/;
+const FORM = /^([^@/~]*(?:~\d+)?)(?:@(\d+)|\/(\d+)|~([^@/~]+(?:~\d+)?))?$/;
 const LINK = /^#link=(rxl_[\w-]+)(?:&|$)/;
 const number = (text) => (text === undefined ? null : Number(text));
 
@@ -14,7 +15,7 @@ export function readLink(hash) {
 }
 
 export function writeLink({ run, seq = null, item = null, other = null, token = null }) {
-  const place = seq !== null ? `@${seq}` : item !== null ? `/${item}` : other !== null ? `~${encoded(other)}` : "";
+  const place = seq !== null ? `@${seq}` : item !== null ? `/${item}` : other !== null ? `~${encoded(other).replace(/^\d+$/, "%3$&")}` : "";
   return `#${token === null ? "" : `link=${token}&`}${encoded(run)}${place}`;
 }
 

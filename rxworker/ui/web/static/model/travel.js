@@ -179,10 +179,11 @@ export class Travel {
     return { id: run?.id ?? null, seq: run?.seq ?? 0 };
   }
 
-  // The run, as a number from 0, the time and the record that are shown: several records may have one time.
+  // The run, as a number from 0, the time and the record that are shown: several records may have one time. After the time of that record there may be others,
+  // once they are received one by one.
   get shown() {
-    const { moments } = this, [n, place] = moments.find(this.moment);
-    return [n, moments.time(this.moment, this.position), moments.tapes[n][place].seq];
+    const { moments } = this, [n, place] = moments.find(this.moment), time = moments.time(this.moment, this.position), record = moments.tapes[n][place];
+    return [n, time, time > record.time ? Infinity : record.seq];
   }
 
   seek(position) {
@@ -203,6 +204,13 @@ export class Travel {
     let time = runs[n].started + at - begins[n];
     for (const fork of runs[n].forks.toReversed()) if (time < fork.at) time -= fork.by; // as the record has it
     this.go(...this.moments.near(n, time));
+  }
+
+  // Goes to the last record until a time of the clock.
+  seekClock(time) {
+    this.wanted = this.clock = null;
+    const { runs } = this.selection.timeline, n = Math.max(0, runs.findLastIndex((run) => run.started !== null && run.started <= time));
+    this.go(...this.moments.near(n, time + LEAST)); // the times of points are rounded to microseconds
   }
 
   step(by) {

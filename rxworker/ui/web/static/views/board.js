@@ -4,17 +4,17 @@ import { aligned, Chart, moment } from "./chart.js";
 import { el, morph, save, setData, setText, show } from "./dom.js";
 import { Menu } from "./palette.js";
 import { csvOf, TableView } from "./table.js";
-import { amount, money, plural, seconds } from "../model/format.js";
+import { amount, isCurrency, money, plural, seconds } from "../model/format.js";
 import { fill, locale, words } from "../model/language.js";
 
 const TABLES = ["table", "heat"], WIDE = [...TABLES, "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
-  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group, time)` shows the runs that made the values of a group until a time.
-  constructor(node, { span = () => null, runs = null, makers = null } = {}) {
+  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group, time)` shows the runs that made the values of a group until a time; without it, `picked(time)` is called when a point of a line is chosen.
+  constructor(node, { span = () => null, runs = null, makers = null, picked = () => {} } = {}) {
     this.node = node;
-    this.options = { span, runs, makers, before: new Map() };
+    this.options = { span, runs, makers, picked, before: new Map() };
     this.panels = new Map();
   }
 
@@ -103,7 +103,8 @@ class PanelView {
 
   drawLimit(alerts) {
     const { alert, unit } = this.panel, groups = Object.entries(alerts), first = Math.min(...Object.values(alerts)), names = groups.filter(([name]) => name), what = limitOf(alert, unit);
-    const text = groups.length === 0 ? what : fill(words.board.firing, { what, time: moment(first) }), { makers } = this.options, key = JSON.stringify([text, groups]);
+    const { value, missing = {} } = this.state, numberOf = (name) => (isGroups(value) ? value[name] : value), isOpen = ([name]) => missing[name] !== undefined && !(alert.is_above ? numberOf(name) > alert.limit : numberOf(name) < alert.limit);
+    const text = groups.length === 0 ? what : fill(groups.every(isOpen) ? words.board.mayFire : words.board.firing, { what, time: moment(first) }), { makers } = this.options, key = JSON.stringify([text, groups]);
     if (key === this.limited) return;
     this.limited = key;
     const link = ([name, time], shown) => (makers ? el("button", { class: "board-group", type: "button", "data-group": name, "data-time": time, text: shown, title: fill(words.board.runsOf, { what: name || this.panel.title }) }) : shown);
@@ -112,7 +113,7 @@ class PanelView {
   }
 
   drawChart({ series, ...course }, most) {
-    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead(), picked: (time) => this.options.makers?.(this.panel, "", time) });
+    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead(), picked: (time) => (this.options.makers ? this.options.makers(this.panel, "", time) : this.options.picked(time)) });
     if (this.body.firstChild !== this.chart.node) this.body.replaceChildren(this.chart.node);
     this.chart.draw({ ...course, series: series.slice(0, most), more: rest(series.length, most) });
   }
@@ -134,7 +135,7 @@ class PanelView {
     if (step && !step[1]) return moment(Date.parse(step[2]) / 1000, 60);
     if (typeof value !== "number") return String(value);
     if (view === "heat") return heated(amount(value, unit), value / this.high);
-    if (view === "table") return name === "cost" ? money(value, unit) : amount(value, name === "seconds" ? "s" : "");
+    if (view === "table") return name === "cost" ? money(value, unit) : amount(value, name === "seconds" ? "s" : isCurrency(unit) ? "" : unit);
     return TIMES.includes(name) ? moment(value, 1) : amount(value, name === words.table.took ? "s" : unit);
   }
 
@@ -206,7 +207,7 @@ function withoutOf(missing) {
 const text = (value, unit) => (typeof value === "number" ? amount(value, unit) : value === null ? words.board.unknown : String(value));
 // Groups with the greatest first, but those beyond their limit before all others.
 const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) => alerts.has(b) - alerts.has(a) || (n ?? -Infinity) - (m ?? -Infinity) || 0);
-const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
+const isGroups = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const mark = (isBeyond) => (isBeyond ? [el("span", { class: "board-mark", role: "img", "aria-label": words.board.beyond, text: "▲" })] : []);
 
 // The name of a group, which leads to the runs that made its value.

@@ -87,10 +87,13 @@ export class ConversationView {
     else container.append(view.node);
     if (view.bar && item.scope.depth === 0) view.bar.append(copyButton(() => this.address(this.run.id, this.run.root.items.indexOf(item) + 1), words.message.link));
     view.update();
-    for (const inner of item.inner?.items ?? []) this.place(inner, this.innerOf(view));
+    for (const inner of item.inner?.items ?? []) this.place(inner, this.innerOf(view, inner));
   }
 
-  innerOf(view) {
+  // Where an item of a nested run is placed. A nested run that goes on after a pause takes the place of the one that waited.
+  innerOf(view, { scope }) {
+    if (view.scope !== scope) view.inner.replaceChildren();
+    view.scope = scope;
     show(view.inner, true);
     return view.inner;
   }
@@ -141,14 +144,14 @@ export class ConversationView {
   update(view, item) {
     view.update();
     // The nested runs of an earlier run become known after the call.
-    if (item.isHeir) for (const inner of item.inner?.items ?? []) if (!this.views.has(inner)) this.place(inner, this.innerOf(view));
+    if (item.isHeir) for (const inner of item.inner?.items ?? []) if (!this.views.has(inner)) this.place(inner, this.innerOf(view, inner));
   }
 
   add(item) {
     const parent = item.scope.parent;
     if (parent === null) {
       if (item.scope.depth > 0 || item.key > this.lastKey()) this.place(item, this.pane);
-    } else if (this.views.has(parent)) this.place(item, this.innerOf(this.views.get(parent)));
+    } else if (this.views.has(parent)) this.place(item, this.innerOf(this.views.get(parent), item));
   }
 
   // Items before the first one that is shown stay hidden when they change.
@@ -291,7 +294,13 @@ class MessageView {
       event.preventDefault();
       const input = withFiles(files.blocks, field.value.trim());
       if (input !== "" && (await this.send(input)) !== null) close();
-    }, onkeydown: (event) => event.key === "Escape" && (event.preventDefault(), close()) }, list, field,
+    }, onkeydown: (event) => {
+      const isSent = event.target === field && event.key === "Enter" && !event.shiftKey && !event.isComposing; // as in the message box
+      if (event.key !== "Escape" && !isSent) return;
+      event.preventDefault();
+      if (isSent) form.requestSubmit();
+      else close();
+    } }, list, field,
     el("div", {}, el("button", { class: "button small primary", type: "submit", text: words.message.save }), el("button", { class: "button small", type: "button", text: words.message.cancel, onclick: close })));
     field.value = this.message.said;
     files.put(this.message.parts);

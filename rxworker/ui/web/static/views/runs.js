@@ -116,6 +116,10 @@ export class RunsView {
     this.fields = new FilterFields(this.filter, () => this.changed(), this.actions.dialog);
     const named = filterFrom(noted);
     if (isFiltered(named) || named.sort !== ANY.sort) this.fields.apply(named);
+    byId("run-reset").addEventListener("click", () => {
+      this.fields.clear();
+      this.fields.search.focus();
+    });
     byId("runs").addEventListener("keydown", (event) => this.move(event));
     addEventListener("keydown", (event) => this.hotkey(event));
   }
@@ -127,6 +131,11 @@ export class RunsView {
   // Whether the server searches texts; otherwise it searches titles alone.
   setTexts(searchesTexts) {
     this.searchesTexts = searchesTexts;
+  }
+
+  // What is searched for, if the server has found it in the texts of this run.
+  foundIn(id) {
+    return this.excerpts[id] ? this.filter.q : "";
   }
 
   // Runs that have changed since the server was asked may match now, or no longer.
@@ -203,6 +212,7 @@ export class RunsView {
     const isEmpty = shown.length === 0, filtered = isFiltered(this.filter);
     show(byId("no-runs"), isEmpty);
     if (isEmpty) setText(byId("no-runs"), !filtered ? words.runs.none : this.isAsking ? words.runs.searching : this.searchesTexts ? words.runs.noMatch : words.runs.noTitle);
+    show(byId("run-reset"), isEmpty && filtered && !this.isAsking);
     show(this.more, every.length > shown.length);
     setText(this.more, fill(words.runs.older, { n: every.length - shown.length }));
   }

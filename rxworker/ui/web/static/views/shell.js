@@ -13,6 +13,7 @@ export function banner(text, tone = "") {
 }
 
 export function menu(open) {
+  if (!open && isMenuOpen() && byId("runs").contains(document.activeElement)) byId("menu").focus(); // the list is hidden next
   document.body.classList.toggle("menu-open", open);
   byId("menu").setAttribute("aria-expanded", String(open));
 }
@@ -64,6 +65,7 @@ export function initShell() {
     (byId("approval").hidden ? byId("composer-input") : byId("approval")).focus();
   });
   byId("menu").addEventListener("click", () => menu(!isMenuOpen()));
+  byId("main").addEventListener("click", (event) => isMenuOpen() && (event.preventDefault(), event.stopPropagation(), menu(false)), true);
   for (const button of byId("views").children) button.addEventListener("click", () => view(button.dataset.view));
 }
 
