@@ -37,13 +37,16 @@ MAKE = """async ([panels, span]) => {
 TEXTS = """async (marks) => {
   const own = CanvasRenderingContext2D.prototype.fillText;
   seen.texts = [];
+  seen.beyond = [];
   CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
-    seen.texts?.push([text, x, this.measureText(text).width]);
+    const { width } = this.measureText(text);
+    seen.texts?.push([text, x, width]);
+    if (x + (this.textAlign === "center" ? width / 2 : 0) > this.canvas.width) seen.beyond.push(text);
     own.call(this, text, x, ...rest);
   };
   (await import("/static/views/chart.js")).setMarks(marks);
 }"""
-"""Notes moments, and writes down the texts that charts draw."""
+"""Notes moments, and writes down the texts that charts draw, and those that end beyond the right edge."""
 
 
 def course(*values: float, name: str = "") -> dict[str, list[tuple[float, float]]]:
@@ -184,6 +187,14 @@ async def test_texts_of_noted_moments_and_of_the_axis_do_not_run_into_each_other
         await board.draw("one", 1, points={"": short})
         await page.wait_for_function("() => seen.texts.some(([text]) => /\\.\\d{3}$/.test(text))")
     await page.evaluate("(async () => (await import('/static/views/chart.js')).setMarks([]))()")
+
+
+async def test_the_labels_of_the_axis_are_whole_in_a_narrow_panel(page: Page) -> None:
+    async with drawn(page, named("one", "line"), *[named(f"other {n}", "number") for n in range(5)]) as board:
+        await page.evaluate(TEXTS, [])
+        await board.draw("one", 1, points={"": [(BEGIN + n / 200, float(n)) for n in range(65)]})
+        await page.wait_for_function("() => seen.texts.some(([text]) => /\\.\\d$/.test(text))")
+        assert await page.evaluate("seen.beyond") == []
 
 
 async def test_a_name_is_whole_beside_its_bar(page: Page) -> None:

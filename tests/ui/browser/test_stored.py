@@ -118,6 +118,11 @@ async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, 
             await desk.status(each, "finished")
             assert await each.locator("#run-facts").inner_text() == facts
         await expect(page.get_by_role("button", name="Poor")).to_be_focused()
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("good")
+        await page.keyboard.press("Enter")
+        await page.get_by_label("Why?").press("Enter")
+        await expect(other.locator(".stream")).to_contain_text("Annotation: ratinggood")
         assert desk.problems == []
 
 

@@ -4,7 +4,7 @@ import { COMMANDS, nameOf } from "./model/commands.js";
 import { sourceOf } from "./model/compare.js";
 import { factsOf, linesOf, markdownOf } from "./model/export.js";
 import { ago, statusWord } from "./model/format.js";
-import { words } from "./model/language.js";
+import { fill, words } from "./model/language.js";
 import { titleOf } from "./model/run_list.js";
 import { tokenIn, writeLink } from "./model/link.js";
 import { address } from "./views/address.js";
@@ -41,6 +41,7 @@ export class Commands extends Keys {
     const { page, travel } = this, { selection, views } = page, { status } = selection;
     const hasRun = travel.scene.run !== null && travel.scene.run.seq > 0, isRunning = status === "running";
     const isAlone = hasRun && selection.otherId === null, moved = (act) => [isAlone, () => views.time.act(act)], saved = (act) => [hasRun, () => act(travel.scene.run)];
+    const rated = (value, text) => [views.controls.canRate && ["finished", "aborted"].includes(status), () => page.actions.rate(value, fill(words.run.rate, { value: text }), byId("run-more"))];
     const shown = (name, id) => [isAlone, () => { view(name); byId(id).focus(); }];
     return {
       palette: [true, () => this.palette.open()],
@@ -56,6 +57,8 @@ export class Commands extends Keys {
       numbers: shown("numbers", "side"),
       pause: [isRunning && !isLink(), () => views.controls.pause()],
       cancel: [isRunning && !isLink(), () => views.controls.ask(true, true)],
+      good: rated("good", words.run.good),
+      poor: rated("poor", words.run.poor),
       compare: [hasRun && page.store.list.length > 1, () => this.palette.open(() => this.others(), words.compare.choose)],
       copyLink: [true, () => this.copyLink()],
       share: [selection.id !== null && !isLink(), () => this.share.open({ run: selection.id }, this.title, byId("run-more"))],

@@ -13,7 +13,7 @@ export const words = {
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
     palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs", boards: "Show the dashboards", filter: "Add a filter",
     conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
-    pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", rerun: "Run again and compare…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
+    pause: "Pause", cancel: "Cancel…", good: "Rate this run: Good…", poor: "Rate this run: Poor…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", rerun: "Run again and compare…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
   },
   link: {

@@ -24,6 +24,8 @@ export const COMMANDS = [
   { id: "numbers", group: "run", keys: [] },
   { id: "pause", group: "run", keys: [] },
   { id: "cancel", group: "run", keys: [] },
+  { id: "good", group: "run", keys: [] },
+  { id: "poor", group: "run", keys: [] },
   { id: "compare", group: "run", keys: [], isInMenu: true },
   { id: "copyLink", group: "run", keys: [], isInMenu: true },
   { id: "share", group: "run", keys: [], isInMenu: true },

@@ -64,9 +64,9 @@ const isToday = (time) => new Date(time * 1000).toDateString() === new Date().to
 // A time to the second, or to the step of a chart; with its date unless that is today.
 export const moment = (time, step = 1) => dated(time, step >= 86_400 ? day : { ...(!isToday(time) && day), ...clock, ...(step < 60 && { second: "2-digit" }) });
 
-// The labels of the axis of time, but those that would be cut off; the date stands below the first one and at midnight, unless all of it is today.
-function dates(times, step, [begin, end]) {
-  const isCut = (time) => time < begin + 0.03 * (end - begin) || time > end - 0.05 * (end - begin), first = times.findIndex((time) => !isCut(time));
+// The labels of the axis of time, of so many pixels, but those that would be cut off; the date stands below the first one and at midnight, unless all of it is today.
+function dates(times, step, [begin, end], width) {
+  const right = Math.max(0.05, (step < 1 ? 38 : step < 60 ? 28 : 16) / width), isCut = (time) => time < begin + 0.03 * (end - begin) || time > end - right * (end - begin), first = times.findIndex((time) => !isCut(time));
   return times.map((time, n) => {
     if (isCut(time)) return "";
     if (step >= 86_400) return dated(time, day);
@@ -176,7 +176,7 @@ export class Chart {
       cursor: { y: false, dataIdx: (_, n, near, time) => (kind === "bar" ? near : Math.max(0, this.indexAt(time))), drag: { x: true, y: false, setScale: false, dist: LEAST }, points: { show: kind !== "bar", size: 6 }, sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
       scales: { x: { range: () => this.drawn.axis }, y: { range: (_, least, most) => this.range(least, most) } },
       axes: [
-        { ...axis, grid: { show: false }, space: 64, size: () => (isToday(this.drawn.axis[0]) ? 20 : 34), values: (_, splits, n, space, step) => dates(splits, step, this.drawn.axis) },
+        { ...axis, grid: { show: false }, space: 64, size: () => (isToday(this.drawn.axis[0]) ? 20 : 34), values: (plot, splits, n, space, step) => dates(splits, step, this.drawn.axis, plot.bbox.width / devicePixelRatio || Infinity) },
         { ...axis, grid: { stroke: line, width: 1 }, space: height > 220 ? 44 : 24, size: (plot, values) => 12 + Math.max(0, ...(values ?? []).map((text) => measured(plot, text, this.palette.font))), values: (_, splits) => splits.map((n, at) => amount(n, this.unit === "s" || at === splits.length - 1 ? this.unit : "")) },
       ],
       hooks: { setCursor: [() => this.pointed()], setSelect: [(plot) => this.selected(plot)], draw: [(plot) => this.limit(plot), (plot) => this.mark(plot)] },
