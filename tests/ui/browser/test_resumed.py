@@ -133,3 +133,7 @@ async def test_a_run_inside_a_call_takes_its_own_place_after_a_decision_and_a_qu
         await expect(words).to_have_text([re.compile("^done"), re.compile("^done"), "waiting for you"])
         await expect(page.locator(".inner .message")).to_have_count(1)
         await desk.press(page, "I have visited it", status="finished")
+        # Each call is one lane, though the calls of both runs have one id.
+        calls = page.locator("#lanes .lane", has_text=re.compile("clean|delete|reserve"))
+        await expect(calls).to_have_count(3)
+        await expect(page.locator("#lanes")).not_to_contain_text("waiting for you")

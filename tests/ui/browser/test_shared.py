@@ -115,6 +115,6 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
         await expect(guest.locator("#board-choice option")).to_have_count(1)
         await expect(guest.locator("#board .board-panel").first).to_be_visible()
         await expect(guest.locator("#board")).to_contain_text("paused")
-        await expect(guest.locator("#board-title")).to_have_attribute("aria-level", "1")
+        await expect(guest.get_by_role("heading", level=1)).to_have_text("Desk")
         for each in (*HIDDEN, "#conversation", "#time-bar"):
             await expect(guest.locator(each)).to_be_hidden()

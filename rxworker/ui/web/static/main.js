@@ -80,7 +80,7 @@ function showLink({ title, link, run, currency }, clock) {
   setText(byId("title"), title || "rxworker");
   views.dashboards.restrict(link);
   document.body.dataset.shared = run ? "run" : "board";
-  if (!run) for (const [name, value] of [["role", "heading"], ["aria-level", "1"]]) byId("board-title").setAttribute(name, value); // the first heading of the page
+  if (!run) for (const [name, value] of [["role", "heading"], ["aria-level", "1"]]) byId("title").setAttribute(name, value); // the first heading of the page
   if (run && readLink(location.hash).run === null) history.replaceState(null, "", writeLink({ run: run.id, token }));
   actions.opened();
 }

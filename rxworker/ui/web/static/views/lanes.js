@@ -214,7 +214,7 @@ export class LanesView {
     this.timeline = timeline;
     this.rows = [];
     this.byThing = new Map();
-    this.waiting = new Map(); // rows of calls that waited when an earlier run was paused, by the id of the call
+    this.waiting = new Map(); // rows of calls that waited when an earlier run was paused, by the path and the id of the call
     this.live = new Set();
     this.views = [];
     this.next = timeline.runs.map(() => 0);
@@ -285,16 +285,16 @@ export class LanesView {
   }
 
   add(run, thing) {
-    const place = (time) => this.timeline.place(run, time);
-    let row = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(thing.id) : undefined;
+    const place = (time) => this.timeline.place(run, time), key = [...thing.scope.path, thing.id].join("/"); // calls of two runs may have one id
+    let row = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(key) : undefined;
     if (!row && thing.state === "skipped" && thing.writtenFrom === null) return;
     if (row) {
       this.byThing.delete(row.thing);
-      this.waiting.delete(thing.id);
+      this.waiting.delete(key);
       row.continueWith(thing, place);
     } else this.insert((row = new Row(thing, place)), this.byThing.get(thing.scope.parent));
     this.byThing.set(thing, row);
-    if (thing.state === "paused" && run !== this.timeline.run) this.waiting.set(thing.id, row);
+    if (thing.state === "paused" && run !== this.timeline.run) this.waiting.set(key, row);
     this.refresh(row);
   }
 
