@@ -264,7 +264,7 @@ class Fleet:
 
         Then it has counted everything.
         """
-        source = info.row.resumes or info.row.fork_of
+        source = "" if info.row.outer else info.row.resumes or info.row.fork_of  # a nested run counts in the outer one
         # A source that was deleted never comes.
         if source and source not in self._infos and info.row.copied is None and len(self._heirs) < self._most_runs:
             self._heirs.setdefault(source, []).append(info.run_id)

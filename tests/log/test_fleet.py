@@ -115,6 +115,18 @@ def test_what_a_nested_run_takes_counts_in_the_outer_one() -> None:
     assert [each.run_id for each in fleet.newest()] == ["run-1"]
 
 
+def test_a_nested_run_that_goes_on_counts_in_the_outer_one_in_whatever_order_the_two_come() -> None:
+    infos = [
+        info("run-2", "paused", 1, outer="run-1", worker="inner", input_tokens=4),
+        info("run-2~2", "finished", 2, outer="run-1~2", resumes="run-2", worker="inner", input_tokens=6),
+    ]
+    for order in (infos, infos[::-1]):
+        fleet = Fleet()
+        for each in order:
+            fleet.note(each)
+        assert fleet.groups == {}
+
+
 def test_the_oldest_ended_runs_are_dropped_and_still_count() -> None:
     fleet = Fleet(most_runs=100)
     for n in range(1000):
