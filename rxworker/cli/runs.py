@@ -24,17 +24,7 @@ from rxworker.log.format import records_of
 from rxworker.log.kept import mark_time
 from rxworker.log.open import open_stored
 from rxworker.log.recover import pause_in
-from rxworker.log.values import (
-    END_WORDS,
-    TAPPED,
-    Command,
-    StoredStatus,
-    When,
-    resumed_id,
-    send_command,
-    to_sent,
-    withdraw_command,
-)
+from rxworker.log.values import END_WORDS, TAPPED, Command, StoredStatus, When, resumed_id, send_command, to_sent
 from rxworker.messages import Json
 from rxworker.protocols import encode_record
 from rxworker.protocols.native import encode_json
@@ -123,7 +113,7 @@ async def _send(log: EventLog, run_id: str, text: str, when: When = "turn", repl
 
 
 async def _withdraw(log: EventLog, run_id: str, sent: str) -> None:
-    await log.send(run_id, withdraw_command(sent))
+    await log.send(run_id, send_command((), withdraws=sent))
     write_line(f"{sent} is withdrawn from {run_id}, unless it is in the conversation: show {run_id} has it then")
 
 

@@ -13,12 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from rxworker.hooks.base import Hook, HookSettings
 from rxworker.hooks.context import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
-from rxworker.messages import Json, JsonObject, Message, Text
+from rxworker.messages import Json, Message, Text
+from rxworker.messages.lenient_json import as_object, read_json
 
 COMMAND_TOOLS = r"(?i).*(execute|exec|shell|bash|terminal|command).*"
 
@@ -136,19 +135,12 @@ def auto_read(*, limit: int = 65_536) -> Hook[Any]:
 
 
 def _path_in(context: ToolResultContext) -> str | None:
-    for place in (_object(context.content), context.tool_args or {}):
+    for place in (as_object(read_json(context.content)), context.tool_args or {}):
         for key in PATHS:
             path = place.get(key)
             if isinstance(path, str) and path:
                 return path
     return None
-
-
-def _object(text: str) -> JsonObject:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
 
 
 def _read(path: Path, limit: int) -> str:

@@ -20,6 +20,8 @@ from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, Unpack, cast
 
+from reactivex.internal import noop
+
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError, describe, message_of, nearest
 from rxworker.events import HookVerdict, LoopHold
 from rxworker.hooks.base import AnyHook, Hook, HookSettings
@@ -312,10 +314,6 @@ def _event(hook: AnyHook, name: str, context: HookContext, verdict: str, reason:
     return HookVerdict(name, hook.point.value, verdict, reason, context.call_id)
 
 
-def ignore(event: HookVerdict) -> None:
-    """Drop the event."""
-
-
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
     text = describe(error)
     if isinstance(error, AttributeError) and text.endswith(tuple(INSTEAD)):
@@ -414,7 +412,7 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     settings["name"] = name
 
     async def call_all(context: HookContext) -> Verdict | None:  # if the chain is called by hand
-        return await run_hooks(ordered, context, ignore, f"{name}/")
+        return await run_hooks(ordered, context, noop, f"{name}/")
 
     made: Hook[Any] = Hook(call_all, points.pop(), **settings)
     made.chained = ordered
@@ -582,7 +580,7 @@ class Hooks:
         for link in hook.chained:
             self._check(link, left, tools)
 
-    def operator(self, point: HookPoint | str, report: Report = ignore) -> ContextOperator[HookContext]:
+    def operator(self, point: HookPoint | str, report: Report = noop) -> ContextOperator[HookContext]:
         """The hooks of a point as one operator over contexts, which are taken one by one, in order.
 
             --c-----d--|     the contexts

@@ -38,6 +38,8 @@ except ImportError as error:
         f"a log in Postgres needs the package psycopg ({error}): pip install '/path/to/the/checkout[postgres]'"
     ) from error
 
+from reactivex.internal import noop
+
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
@@ -56,7 +58,7 @@ from rxworker.log.postgres_connection import (
     pipelined,
 )
 from rxworker.log.search import KINDS, indexed_texts, lines_of, storable
-from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow, sql_parts
+from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow, check_version, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.tools.cancellation import retrieve
 
@@ -282,23 +284,23 @@ class PostgresLog(EventLog):
         return await self._writes.put(_Job(SQL["claim_any"], values, judge, durable=True))
 
     async def _await_call(self, kinds: Sequence[str]) -> None:
-        await self._writes.put(_Job(SQL["await_call"], (self.owner, [*kinds]), _nothing))
+        await self._writes.put(_Job(SQL["await_call"], (self.owner, [*kinds]), noop))
 
     async def _dismiss_call(self) -> None:
-        await self._writes.put(_Job(SQL["dismiss_call"], (self.owner,), _nothing))
+        await self._writes.put(_Job(SQL["dismiss_call"], (self.owner,), noop))
 
     async def _call(self, kind: str, to_all: bool) -> None:
-        await self._writes.put(_Job(SQL["call"], {"kind": kind, "most": None if to_all else 1}, _nothing))
+        await self._writes.put(_Job(SQL["call"], {"kind": kind, "most": None if to_all else 1}, noop))
 
     async def _append(self, append: Append) -> bool:
         return await self._writes.put(_AppendJob(append))
 
     async def _release(self, claim: Claim) -> None:
-        await self._writes.put(_Job(SQL["release"], (claim.run_id, claim.epoch), _nothing))
+        await self._writes.put(_Job(SQL["release"], (claim.run_id, claim.epoch), noop))
 
     async def _postpone(self, claim: Claim, until: float) -> None:
         values = (LATER, until - time.time(), claim.run_id, claim.epoch)
-        await self._writes.put(_Job(SQL["postpone"], values, _nothing))
+        await self._writes.put(_Job(SQL["postpone"], values, noop))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         held = sorted((claim.run_id, claim.epoch) for claim in claims)
@@ -442,7 +444,7 @@ class PostgresLog(EventLog):
 
     async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         body, version = (None, 0) if entry is None else (entry.body, entry.version)
-        await self._writes.put(_Job(SQL["refold"], (run_id, body, version, base), _nothing, durable=True))
+        await self._writes.put(_Job(SQL["refold"], (run_id, body, version, base), noop, durable=True))
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def judge(found: Row) -> set[str]:
@@ -638,7 +640,7 @@ class PostgresLog(EventLog):
         runs, self._to_mark = self._to_mark, set()
         if self.is_closed or not runs:
             return
-        job = _Job(SQL["mark"], (sorted(runs), self.owner, WATCHED), _nothing)
+        job = _Job(SQL["mark"], (sorted(runs), self.owner, WATCHED), noop)
         job.future.add_done_callback(retrieve)  # the next write reports an error
         self._writes.put(job)
         if self._marking is None:
@@ -685,11 +687,7 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
         if found is None:
             raise LogError(_other(server))
         identity, version, clock, can_call, has_bases = found
-        if version > FORMAT:
-            raise LogError(
-                f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows "
-                f"versions up to {FORMAT}: use a newer rxworker"
-            )
+        check_version(f"the schema {schema} of {server.address}", version, FORMAT)
         # The functions of an earlier version are brought up to this one. The tables and the runs stay as they are.
         for earlier in range(version, FORMAT):
             connection.execute(UPGRADES[earlier])
@@ -746,7 +744,3 @@ def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
     for number, *values in rows:
         parts[int(number) - 1].append(tuple(values))
     return parts
-
-
-def _nothing(_: object) -> None:
-    """The judgement of a change without a result."""

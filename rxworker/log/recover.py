@@ -237,14 +237,18 @@ class RunSource:
         try:
             run = await recover()
         except BaseException as error:
-            if claim is not None:
-                await give_back(self.log, claim)
-            if not isinstance(error, Exception):
-                raise
-            await self.failed(info, error)
+            await self.give_up(info, claim, error)
             return None
         self.pending.succeeded(info.run_id)
         return run
+
+    async def give_up(self, info: RunInfo, claim: Claim | None, error: BaseException) -> None:
+        """Give back what was claimed of a run, and note why it was not recovered; what must pass is raised again."""
+        if claim is not None:
+            await give_back(self.log, claim)
+        if not isinstance(error, Exception):
+            raise error
+        await self.failed(info, error)
 
     async def make(self, make_worker: WorkerMaker[W], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""

@@ -20,7 +20,7 @@ from rxworker.events import Event, Record, RunResume, TurnStart
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
-from rxworker.log.values import Command, When, nested_id, resumed_id, send_command, to_sent, withdraw_command
+from rxworker.log.values import Command, When, nested_id, resumed_id, send_command, to_sent
 from rxworker.messages.message import Input
 from rxworker.messages.settings import awaited
 from rxworker.state import RunState, fold_run
@@ -173,7 +173,7 @@ class Replica:
         Raises:
             LogError: As for ``send``.
         """
-        await self.log.send(self.id, withdraw_command(id))
+        await self.log.send(self.id, send_command((), withdraws=id))
 
     async def pause(self, *, reason: str = "paused by the caller") -> None:
         """Request a pause at the next safe moment.

@@ -41,7 +41,7 @@ from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import changed_texts, find_texts, forget, has_full_text, index_texts
-from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
+from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, check_version, sql_parts
 from rxworker.log.values import LATER, LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
@@ -451,9 +451,7 @@ class SQLiteLog(EventLog):
                     db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                     self._is_full = durable
                 with db:
-                    db.execute(
-                        "BEGIN IMMEDIATE"
-                    )  # locks at its start, so that no transaction fails for a lock in the middle
+                    db.execute(BEGIN)
                     if len(jobs) == 1:
                         results = [(jobs[0].work(db), None)]
                     else:
@@ -665,11 +663,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != APPLICATION and tables:
             raise LogError(f"{path} is a database, but not a log of rxworker")
-        if version > FORMAT:
-            raise LogError(
-                f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer "
-                "rxworker"
-            )
+        check_version(path, version, FORMAT)
         if not tables:
             _make(db, "tables")
             _make(db, "bases")

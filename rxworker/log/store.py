@@ -348,6 +348,20 @@ def masked(address: str) -> str:
     return address
 
 
+def check_version(where: object, version: int, known: int) -> None:
+    """Refuse a log that a newer rxworker has made.
+
+    Raises:
+        LogError: Its version is not known.
+
+    >>> check_version("runs.db", 1, 1)
+    """
+    if version > known:
+        raise LogError(
+            f"{where} is a log of version {version}, and only versions up to {known} are known: use a newer rxworker"
+        )
+
+
 class Append(Struct, frozen=True):
     """What is written to a run in one transaction.
 

@@ -53,10 +53,7 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     >>> recorded_labels({"tenant": "acme", "marks": "{}"})
     {'tenant': 'acme'}
     """
-    recorded = dict(labels)
-    for name in UNRECORDED:
-        recorded.pop(name, None)
-    return recorded
+    return {name: text for name, text in labels.items() if name not in UNRECORDED}
 
 
 TAPPED = "tap:"
@@ -460,24 +457,15 @@ def send_command(
         messages: The messages.
         id: By which they can be withdrawn.
         when: When they are delivered; ``None``: ``turn``, or as before where they replace others.
-        withdraws: The id of messages that they replace, which must wait. A process of a release that does not know of
-            it ignores the command.
+        withdraws: The id of messages that they replace, which must wait; without messages, those are withdrawn. A
+            process of a release that does not know of it ignores the command.
 
     >>> send_command((Message.user("Hi"),), when="now").data["when"]
     'now'
-    """
-    return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id, withdraws, when)))
-
-
-def withdraw_command(id: str) -> Command:  # noqa: A002 - what it is
-    """The command that withdraws messages which were sent with an id.
-
-    A process of the release before ignores it, and goes on: it knows no such data and would end at an unknown kind.
-
-    >>> withdraw_command("a").data
+    >>> send_command((), withdraws="a").data
     {'withdraws': 'a'}
     """
-    return Command("send", {"withdraws": id})
+    return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id, withdraws, when)))
 
 
 def decision_command(decided: Decided) -> Command:

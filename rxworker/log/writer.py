@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
+from reactivex.internal import noop
 
 from rxworker import events
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
@@ -133,7 +134,7 @@ class RunWriter:
         self.stored_seq = 0 if self.claim is None else self.claim.last_seq
         self._durable_seq = self._put_seq = self.stored_seq
         self.keeps_cursor = False
-        self.on_failure: Callable[[Exception], None] = _ignore
+        self.on_failure: Callable[[Exception], None] = noop  # the next barrier raises it
         self._stored_variables = b"{}"
         self.before: Conversation | None = None
         self._stored_row: RunRow | None = None
@@ -533,10 +534,6 @@ def _as_log_error(cause: BaseException) -> RxWorkerError:
     error = LogError(f"the log has failed: {describe(cause)}")
     error.__cause__ = cause
     return error
-
-
-def _ignore(error: Exception) -> None:
-    """The next barrier raises it."""
 
 
 def has_json(value: object) -> bool:

@@ -26,8 +26,8 @@ from rxworker.messages.json import Json, JsonObject
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
 
 LARGEST_INT = 2**63 - 1
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What bytes raise that are not what is expected."""
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What bytes or a text raise that are not what is expected."""
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -105,7 +105,7 @@ def whole(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def read_json(data: bytes) -> Json:
+def read_json(data: bytes | str) -> Json:
     """The JSON of a frame, ``None`` if it is not JSON."""
     try:
         decoded: Json = msgspec.json.decode(data)

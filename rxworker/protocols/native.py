@@ -17,6 +17,7 @@ after that gets a 204, and an ``EventSource`` then does not reconnect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias, get_args
 
 import msgspec
@@ -24,9 +25,9 @@ from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
-from rxworker.messages import JsonObject
+from rxworker.messages import Json
 from rxworker.messages.custom_types import to_json_value
-from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.lenient_json import UNREADABLE, encode_lenient, read_json
 from rxworker.messages.settings import check_plain
 from rxworker.protocols.common import type_name
 
@@ -69,29 +70,25 @@ def decode_record(data: bytes | str) -> Record:
     """
     try:
         return _decoder.decode(data)
-    except msgspec.ValidationError as error:
-        record = _with_unknown_event(data)
+    except UNREADABLE as error:
+        record = _with_unknown_event(read_json(data))
         if record is None:
             raise RemoteProtocolError(f"this is not a record: {error}") from error
         return record
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is not a record: {error}") from error
 
 
-def _with_unknown_event(data: bytes | str) -> Record | None:
+def _with_unknown_event(read: Json) -> Record | None:
     """The record with its event as an `Opaque`.
 
     ``None`` if the type of the event is known, or if anything else is wrong.
     """
-    try:
-        members = msgspec.json.decode(data, type=JsonObject)
-        match members:
-            case {"event": {"type": str(kind)} as event} if kind not in _TAGS:
+    match read:
+        case {"event": {"type": str(kind)} as event, **members} if kind not in _TAGS:
+            with suppress(msgspec.ValidationError):
                 return msgspec.convert({**members, "event": {"type": "opaque", "kind": kind, "raw": event}}, Record)
-            case _:
-                return None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+        case _:
+            pass
+    return None
 
 
 class EncodedRecords:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import ProviderError
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import as_array, as_object, objects_in, read_repaired, word
+from rxworker.messages.lenient_json import as_array, as_object, objects_in, read_json, read_repaired, word
 from rxworker.providers.error_table import MINIMAX, RETRYABLE_KINDS, SEALED, SENTENCES, STATUSES, WORDS, key
 
 NO_REASON = "the provider gave no reason"
@@ -206,11 +206,7 @@ def _failure_behind(metadata: JsonObject) -> Failure | None:
     raw = word(metadata.get("raw"))
     if not raw:
         return None
-    try:
-        decoded: Json = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        decoded = None
-    failure = read_failure(decoded) or Failure(raw[:LONGEST_RAW])
+    failure = read_failure(read_json(raw)) or Failure(raw[:LONGEST_RAW])
     name = word(metadata.get("provider_name"))
     return replace(failure, message=f"{failure.message} ({name})") if name else failure
 

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, M
 from contextlib import aclosing
 from typing import TypeAlias, TypeVar
 
-import reactivex
 from msgspec.structs import replace
 from reactivex import Observable
 
@@ -25,7 +24,6 @@ from rxworker.errors import (
     InputRefusedError,
     LeaseHeldError,
     LimitExceededError,
-    LocalProtocolError,
     RunAbortedError,
     RunCancelledError,
     TruncatedError,
@@ -40,13 +38,12 @@ from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.values import NO_INPUT, TAPPED, Claim, recorded_labels
 from rxworker.messages import Conversation, Message
 from rxworker.messages.settings import awaited
-from rxworker.providers import Request
 from rxworker.resume.stored import LoggedRun, read_run, title_of
 from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.tap.builder import OWN, Mapper, Tapped
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.turn.context import TurnScope
-from rxworker.worker.session import Session, Worker
+from rxworker.worker.session import Elsewhere, Session, Worker
 
 S = TypeVar("S")
 LIMIT = 65_536
@@ -131,7 +128,7 @@ def tap(
     if cancel is not None and not callable(cancel):
         raise ConfigurationError(f"tap(cancel) is a {type(cancel).__name__}: give a function that ends the program")
     worker = Worker(
-        Elsewhere(name),
+        Elsewhere(name, NO_INPUT),
         name=TAPPED + name,
         hooks=() if cancel is None else (_ending(cancel),),
         log=log,
@@ -140,19 +137,6 @@ def tap(
         map_input=_refuse,
     )
     return _TapSession(worker).follow(source, mapper or AsEvents(), run_id, title, cancel)  # pyright: ignore[reportArgumentType] - events, without a mapper
-
-
-class Elsewhere:
-    """The model of a run of another program, to which nothing is sent from here."""
-
-    model = ""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def stream(self, request: Request) -> Observable[events.ResponseEvent]:  # noqa: ARG002 - as a model has it
-        """Nothing but an error."""
-        return reactivex.throw(LocalProtocolError(NO_INPUT))
 
 
 def _refuse(_: Message) -> Message:

@@ -43,7 +43,7 @@ from rxworker.tools.base import MAX_OUTPUT, Tool, ToolContext, ToolPolicy, check
 from rxworker.tools.cancellation import keep
 from rxworker.tools.function import tool
 from rxworker.tools.mcp_call import RemoteCall
-from rxworker.tools.mcp_connection import Connection, display_name, server_of
+from rxworker.tools.mcp_connection import Connection, display_name, json_of, server_of
 from rxworker.tools.schema import inlined
 
 if TYPE_CHECKING:
@@ -330,15 +330,7 @@ class McpClient:
         async def list_resources() -> list[JsonObject]:
             """List the resources that can be read, and the templates of the addresses of others."""
             listed = [*await self.resources(), *await self.resource_templates()]
-            return [
-                each.model_dump(
-                    mode="json",
-                    by_alias=True,
-                    exclude_none=True,
-                    include={"uri", "uri_template", "name", "description", "mime_type"},
-                )
-                for each in listed
-            ]
+            return [json_of(each, {"uri", "uri_template", "name", "description", "mime_type"}) for each in listed]
 
         @tool(name=f"{prefix}read_resource", effect="pure", max_output=max_output)
         async def read_resource(uri: str) -> ResultContent:

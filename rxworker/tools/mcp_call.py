@@ -38,7 +38,7 @@ from rxworker.errors import ExecutionFailedError
 from rxworker.events.pause import Begun
 from rxworker.messages import JsonObject
 from rxworker.tools.base import ToolContext
-from rxworker.tools.mcp_connection import Connection, OpenCall, question_of, report, task_request
+from rxworker.tools.mcp_connection import Connection, OpenCall, json_of, question_of, report, task_request
 
 if TYPE_CHECKING:
     import mcp
@@ -156,7 +156,7 @@ class RemoteCall:
                     raise
                 required = types.ElicitationRequiredErrorData.model_validate(error.data)
                 requests: dict[str, JsonObject] = {
-                    str(number): {"method": "elicitation/create", "params": _json(each)}
+                    str(number): {"method": "elicitation/create", "params": json_of(each)}
                     for number, each in enumerate(required.elicitations)
                 }
                 asked = Asked(requests=requests, is_again=True)
@@ -166,7 +166,7 @@ class RemoteCall:
                 return await self._follow(client, Asked(task=task), wait)
             if not isinstance(result, types.InputRequiredResult):
                 return result
-            requests = {key: _json(each) for key, each in (result.input_requests or {}).items()}
+            requests = {key: json_of(each) for key, each in (result.input_requests or {}).items()}
             asked = Asked(requests=requests, request_state=result.request_state)
             if not requests:
                 await asyncio.sleep(PAUSES[min(sent, len(PAUSES) - 1)])
@@ -377,7 +377,3 @@ def _seconds(interval_ms: float | None) -> float:
         return DEFAULT_INTERVAL
     seconds = interval_ms / 1000
     return min(max(seconds, LEAST_INTERVAL), MAX_INTERVAL)
-
-
-def _json(value: types.InputRequest | types.ElicitRequestURLParams) -> JsonObject:
-    return value.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcp import types
     from mcp.client import ClientRequestContext
     from mcp.client.session import IncomingMessage
+    from pydantic import BaseModel
 
 A = TypeVar("A")
 
@@ -180,11 +181,7 @@ class Connection:
 
         del context  # the call that it belongs to is not there
         calls = [call for call in self._calls.values() if not call.sent.done()]
-        request: JsonObject = {
-            "method": "elicitation/create",
-            "params": params.model_dump(mode="json", by_alias=True, exclude_none=True),
-        }
-        question = question_of(request, self.source)
+        question = question_of({"method": "elicitation/create", "params": json_of(params)}, self.source)
         if isinstance(question, str):
             return types.ErrorData(code=types.INVALID_PARAMS, message=question)
         if self._requests or len(calls) != 1 or not calls[0].context.can_ask:
@@ -383,6 +380,11 @@ def tasks_extension() -> Any:
             return [ResultClaim(result_type="task", model=CreatedTask, resolve=resolve)]
 
     return Tasks()
+
+
+def json_of(model: BaseModel, only: set[str] | None = None) -> JsonObject:
+    """A message of the package, or some of its members, as JSON."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True, include=only)
 
 
 def question_of(request: JsonObject, source: str) -> Question | str:

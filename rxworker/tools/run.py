@@ -35,6 +35,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.json import Encoder
 from msgspec.structs import replace
+from reactivex.internal import noop
 
 from rxworker.errors import (
     ConfigurationError,
@@ -78,14 +79,6 @@ CallEnd: TypeAlias = FinishedCall | PendingCall
 NOT_DELIVERABLE = "nothing here can deliver the result of this call later"
 
 
-def ignore(event: ToolEvent) -> None:
-    """Drop the event."""
-
-
-def ignore_record(call_id: str, record: Record) -> None:
-    """Drop the record."""
-
-
 class CallScope(Struct, frozen=True):
     """The fields that the calls of a response share.
 
@@ -112,7 +105,7 @@ class CallScope(Struct, frozen=True):
     key: str = ""
     variables: dict[str, Any] | None = None
     shared: SharedState | None = None
-    relay: Forwarder = ignore_record
+    relay: Forwarder = noop
     barrier: Callable[[], Awaitable[None]] | None = None
     keep: Callable[[int | str, Json], None] | None = None
     is_left: Callable[[], bool] | None = None
@@ -156,7 +149,7 @@ class RunningCall:
 
     task: asyncio.Task[CallEnd]
 
-    def __init__(self, each: PausedCall, scope: CallScope, emit: Emit = ignore) -> None:
+    def __init__(self, each: PausedCall, scope: CallScope, emit: Emit = noop) -> None:
         self.each = each
         self.scope = scope
         self.emit = emit
@@ -543,7 +536,7 @@ def waiting_call(each: PausedCall) -> PendingCall:
     return PendingCall(each, QUESTION, str(each.question), is_required=True, has_begun=True)
 
 
-async def run_call(toolbox: Toolbox, call: ToolCall, scope: CallScope = NO_SCOPE, emit: Emit = ignore) -> ToolResult:
+async def run_call(toolbox: Toolbox, call: ToolCall, scope: CallScope = NO_SCOPE, emit: Emit = noop) -> ToolResult:
     """Run one call. A failure becomes an error result.
 
     Args:
@@ -586,8 +579,8 @@ class RunningCalls:
     >>> async def main() -> str:
     ...     each = PausedCall(0, ToolCall("1", "look", {"where": "here"}))
     ...     early = RunningCalls(Toolbox([look]))
-    ...     early.begin_early(each, ignore)
-    ...     done = await early.take(each, ignore).task
+    ...     early.begin_early(each, noop)
+    ...     done = await early.take(each, noop).task
     ...     return done.result.text
     >>> asyncio.run(main())
     'nothing here'
@@ -804,7 +797,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             if self._over is None and isinstance(error, Exception):
                 self._fail(error)  # the source goes on
         if task is not None:
-            running.emit = ignore
+            running.emit = noop
         if self._row and (self._error is None or not all(map(_has_ended, self._row))):
             return  # an error waits for the other calls: none of them is ended by it
         if self._over is not None and not self._over.done():

@@ -53,19 +53,16 @@ def apply_operators(
             upstream.dispose()
             on_error(as_exception(error))
 
-        def on_next(item: B) -> None:
-            if item.__class__ in kinds:
-                thread.run(lambda: observer.on_next(item))
-                return
-            if isinstance(item, CustomEvent) and Custom in kinds:
+        def on_next(item: Any) -> None:
+            if item.__class__ not in kinds:
                 try:
-                    event: Any = item.custom
+                    if not (isinstance(item, CustomEvent) and Custom in kinds):
+                        raise ConfigurationError(refusal.format(type(item).__name__))
+                    item = item.custom
                 except ConfigurationError as error:
                     fail(error)
-                else:
-                    thread.run(lambda: observer.on_next(event))
-                return
-            fail(ConfigurationError(refusal.format(type(item).__name__)))
+                    return
+            thread.run(lambda: observer.on_next(item))
 
         def on_error(error: Exception) -> None:
             thread.run(lambda: observer.on_error(error))

@@ -109,7 +109,11 @@ def start_early(context: RunContext, scope: TurnScope, source: Observable[Event]
                 discard_early(context, scope)
             observer.on_next(event)
             if call is not None and _may_start(context, scope, call.call):
-                _early_of(context, scope).begin_early(call, begun)
+                if scope.early is None:
+                    # With the barrier of the calls that are not pure, which begin there later.
+                    shared = hook_scope(context, scope)
+                    scope.early = RunningCalls(context.worker.tools, shared, context.worker.parallel)
+                scope.early.begin_early(call, begun)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -185,10 +189,7 @@ def _whole_call(context: RunContext, event: BlockStop) -> PausedCall | None:
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     """Whether no hook runs for the call, its arguments are decoded, and the limits allow another call."""
-    if isinstance(call.input, str):
-        return False
-    hooks = context.worker.hooks.orders[BEFORE]
-    if any(hook.matches(call.name) for hook in hooks):
+    if isinstance(call.input, str) or any(hook.matches(call.name) for hook in context.worker.hooks.orders[BEFORE]):
         return False
     most = context.worker.limits.max_tool_calls
     if most is None:
@@ -233,14 +234,6 @@ def _start_task(context: RunContext, work: Coroutine[object, None, A]) -> asynci
     if GIVEN_CALLS.get() is not NO_CALLS:
         of_call.run(GIVEN_CALLS.set, NO_CALLS)
     return asyncio.get_running_loop().create_task(work, context=of_call)
-
-
-def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
-    if scope.early is None:
-        # With the barrier of the calls that are not pure, which begin there later.
-        shared = hook_scope(context, scope)
-        scope.early = RunningCalls(context.worker.tools, shared, context.worker.parallel)
-    return scope.early
 
 
 Executor: TypeAlias = Operator[ToolCall, ToolResult] | Operator[ToolCall, CallItem]

@@ -37,7 +37,6 @@ from rxworker.log.values import (
     carried_over,
     deliver_command,
     send_command,
-    withdraw_command,
 )
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
@@ -233,7 +232,7 @@ class CommandReader(Struct, eq=False):
         with _reported(failed), suppress(RunStatusError):  # it has ended
             await asyncio.wait([storing])
             if token in self.sending or token in self.queued:
-                await self._log.send(self.run_id, withdraw_command(token))
+                await self._log.send(self.run_id, send_command((), withdraws=token))
 
     async def deliveries(self, seconds: float) -> None:
         """Wait up to so many seconds until the results are stored that have come in this process."""

@@ -177,11 +177,7 @@ class Budget:
     @property
     def changes(self) -> Observable[Usage]:
         """The usage of all runs: the current one first, then each change."""
-
-        def begin(_: abc.SchedulerBase) -> Observable[Usage]:
-            return self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed())
-
-        return reactivex.defer(begin)
+        return reactivex.defer(lambda _: self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed()))
 
     def hold(self) -> None:
         """Close the gate: no run sends another request until `release`. Requests that were sent continue."""
@@ -197,14 +193,7 @@ class Budget:
 
     def follow(self, gate: Observable[bool]) -> abc.DisposableBase:
         """Let an observable control the gate: ``True`` opens it, ``False`` closes it."""
-
-        def move(is_open: bool) -> None:
-            if is_open:
-                self.release()
-            else:
-                self.hold()
-
-        return gate.subscribe(move)
+        return gate.subscribe(lambda is_open: self.release() if is_open else self.hold())
 
     def report(self, run_id: str, usage: Usage, prices: Prices | None = None) -> None:
         """Record the usage of a run so far, all its requests together.

@@ -34,7 +34,7 @@ from rxworker.errors import (
     RunStatusError,
     describe,
 )
-from rxworker.events import Event, ResponseEvent, RunStart
+from rxworker.events import Event, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker, decide_running, end_run, give_back, routed
@@ -43,12 +43,11 @@ from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_type, checks_arguments, moment_of, utc
-from rxworker.providers import Request
 from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused, store_decision
-from rxworker.worker.session import Session, Worker
+from rxworker.worker.session import Elsewhere, Session, Worker
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -275,7 +274,7 @@ class QueuedWorker(Worker):
     ) -> None:
         named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
         super().__init__(
-            _QueueModel(kind),
+            Elsewhere("queue", f"runs of {kind!r} are queued: `work` runs them", kind),
             log=log,
             name=kind,
             labels=named,
@@ -345,19 +344,6 @@ def _expect_id(run_id: str) -> str:
     return run_id
 
 
-class _QueueModel:
-    """The model of a `QueuedWorker`: other processes make the requests."""
-
-    name = "queue"
-
-    def __init__(self, kind: str) -> None:
-        self.model = kind
-
-    def stream(self, request: Request) -> Observable[ResponseEvent]:  # noqa: ARG002 - of a `Model`
-        """Raise: the run is handed over before its first turn."""
-        raise LocalProtocolError(f"runs of {self.model!r} are queued: `work` runs them")
-
-
 async def end_cancelled(log: EventLog, run_id: str, reason: str = "") -> None:
     """End a queued run that was cancelled, or a paused one that was decided about, unless another process has taken it.
 
@@ -372,7 +358,7 @@ async def end_cancelled(log: EventLog, run_id: str, reason: str = "") -> None:
             if (await log.existing(run_id)).row.worker.startswith(TAPPED):
                 await end_run(log, run_id, str(RunCancelledError(reason)))
                 return
-            await Worker(_QueueModel(""), log=log).recover(run_id)
+            await Worker(Elsewhere("queue", "a cancelled run makes no request"), log=log).recover(run_id)
     except LogError:
         if await log.listed(resumed_id(run_id)) is None:  # else another process was faster
             raise
@@ -601,11 +587,7 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
         await source.refresh(info.run_id)
         return None
     except BaseException as error:
-        if claim is not None:
-            await give_back(source.log, claim)
-        if not isinstance(error, Exception):
-            raise
-        await source.failed(info, error)
+        await source.give_up(info, claim, error)
         return None
     if pending.held(tenant) <= cap:
         return claim

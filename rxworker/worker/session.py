@@ -12,12 +12,14 @@ from reactivex.disposable import Disposable
 
 from rxworker.decisions import Decided, Decisions
 from rxworker.errors import LocalProtocolError
+from rxworker.events import ResponseEvent
 from rxworker.log.base import EventLog
 from rxworker.log.values import Claim, new_id, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_plain, check_type, checks_arguments
 from rxworker.operators.kernel import Unstaged
+from rxworker.providers import Request
 from rxworker.run.run import Run
 from rxworker.run.stream import RunStream
 from rxworker.run.virtual import run_in
@@ -491,3 +493,14 @@ class Worker(Definition, SessionVerbs):
         `Session` describes the arguments.
         """
         return self._session_type(self, conversation, shared_state=shared_state, log=log)
+
+
+class Elsewhere:
+    """The model of a run whose requests another process or program makes."""
+
+    def __init__(self, name: str, why: str, model: str = "") -> None:
+        self.name, self.model, self._why = name, model, why
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:  # noqa: ARG002 - of a `Model`
+        """Raise: no request is made from here."""
+        raise LocalProtocolError(self._why)

@@ -14,7 +14,7 @@ from rxworker import Paused, Run, Worker, tool
 from rxworker.errors import LogError, RunHandedOverError
 from rxworker.events import CommandTaken, MessageAdd, Record
 from rxworker.log import EventLog, MemoryLog, Replica
-from rxworker.log.values import send_command, withdraw_command
+from rxworker.log.values import send_command
 from rxworker.messages import Message
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.journal import NOT_WAITING, WITHDRAWN
@@ -136,7 +136,7 @@ async def test_another_process_withdraws_what_it_has_sent(store: EventLog) -> No
 
 
 async def test_what_is_in_the_conversation_is_not_withdrawn(log: MemoryLog) -> None:
-    commands = iter([send_command([Message.user("first")], "mine"), withdraw_command("mine")])
+    commands = iter([send_command([Message.user("first")], "mine"), send_command((), withdraws="mine")])
 
     @tool
     async def act() -> str:
@@ -164,7 +164,7 @@ async def withdraw_the_first(log: EventLog, one: Desk, by: str) -> None:
     else:
         await log.send(one.run.id, send_command([Message.user("first")], "a"))
         await log.send(one.run.id, send_command([Message.user("second")], "b"))
-        await log.send(one.run.id, withdraw_command("a"))
+        await log.send(one.run.id, send_command((), withdraws="a"))
         if by != "log, while it is paused":
             await one.read()
 

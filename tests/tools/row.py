@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import reactivex
+from reactivex.internal import noop
 
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, run_tools
 from rxworker.tools.calls import FinishedCall
 from rxworker.tools.coroutines import Emitter
-from rxworker.tools.run import NO_SCOPE, CallScope, RunningCalls, ToolEvent, ignore, run_begun
+from rxworker.tools.run import NO_SCOPE, CallScope, RunningCalls, ToolEvent, run_begun
 
 
 async def run_calls(
     toolbox: Toolbox,
     calls: Iterable[ToolCall],
-    emit: Callable[[ToolEvent], None] = ignore,
+    emit: Callable[[ToolEvent], None] = noop,
     *,
     limit: int = 8,
     scope: CallScope = NO_SCOPE,

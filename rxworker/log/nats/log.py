@@ -57,6 +57,7 @@ from rxworker.log.nats.format import (
 from rxworker.log.nats.session import OwnedRuns, Renewer, ServerClock, Session, create, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LATER, Claim, StoredStatus
+from rxworker.tools.cancellation import keep
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -266,9 +267,7 @@ class NatsLog(EventLog):
             self._start(self._receive_marks(self._session))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        keep(work, self._tasks)
 
     # Owners
 

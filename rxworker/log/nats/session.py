@@ -58,7 +58,7 @@ from rxworker.log.nats.format import (
     head_of,
     subject_token,
 )
-from rxworker.log.store import Append, StoredRow
+from rxworker.log.store import Append, StoredRow, check_version
 from rxworker.log.values import Claim, StoredStatus
 
 KEPT = 3600
@@ -725,11 +725,7 @@ async def prepare(session: Session, address: Address, wanted: int | None, replic
         for number in range(wanted or STREAMS):
             await _create_runs(session, number, replicas)
     config = decode(found.data, Config, session.name)
-    if config.v > FORMAT:
-        raise LogError(
-            f"{address!r} is a log of version {config.v}, and this rxworker knows versions up to {FORMAT}: use a "
-            "newer rxworker"
-        )
+    check_version(repr(address), config.v, FORMAT)
     if wanted is not None and wanted != config.streams:
         raise ConfigurationError(
             f"{address!r} has {config.streams} streams, and streams={wanted} was given: leave it out, since the "

@@ -25,6 +25,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, ENDED, Batches, RecordEncoder, arguments_of, pump
+from rxworker.protocols.native import sse_frame
 from rxworker.protocols.openai.chat import TEXTS, calls_of_client, waits_for
 from rxworker.views import changes
 
@@ -398,8 +399,8 @@ async def response_stream(batches: Batches, encoder: ResponseEncoder, after: int
     """
     async with aclosing(response_events(batches, encoder)) as pieces:
         async for events in pieces:
-            if frames := [_frame(event) for event in events if _number(event) > after]:
-                yield b"".join(frames)
+            if new := [each for each in events if _number(each) > after]:
+                yield b"".join([sse_frame(encode_lenient(each), event=str(each["type"])) for each in new])
     if encoder.status == "in_progress":
         raise ConnectionAbortedError(ENDED)
     yield DONE
@@ -414,7 +415,3 @@ def _number(event: JsonObject) -> int:
     number = event["sequence_number"]
     assert isinstance(number, int)
     return number
-
-
-def _frame(event: JsonObject) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), encode_lenient(event))

@@ -12,6 +12,7 @@ from msgspec import Struct
 from rxworker.events import Error
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages.lenient_json import read_json
 from rxworker.messages.settings import check_plain
 from rxworker.testing.reply import Reply
 
@@ -79,12 +80,8 @@ def given_arguments(value: JsonObject | str) -> Json:
     >>> given_arguments('{"a": 1}'), given_arguments('{"a": ')
     ({'a': 1}, '{"a": ')
     """
-    if not isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.decode(value, type=JsonObject)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return value
+    read = read_json(value) if isinstance(value, str) else value
+    return read if isinstance(read, dict) else value
 
 
 class Words(Struct, frozen=True, forbid_unknown_fields=True):
