@@ -13,10 +13,11 @@ from typing import TypeAlias
 from rich.console import Console
 
 from rxworker import events
-from rxworker.cli.process import Background, explain, write_error
+from rxworker.cli.process import explain, write_error
 from rxworker.errors import RunCancelledError
 from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.run.run import Run
+from rxworker.transport.clock import LoopThread
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
 from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind, note_of
@@ -93,7 +94,7 @@ Notification: TypeAlias = events.Record | BaseException | None
 
 
 def answer(
-    session: Session, background: Background, line: str, page: Page, gate: InputGate | None = None, *, counted: bool
+    session: Session, background: LoopThread, line: str, page: Page, gate: InputGate | None = None, *, counted: bool
 ) -> BaseException | None:
     """Start a run, and print it until it has ended. Returns its error, which is printed, too.
 
@@ -133,7 +134,7 @@ async def _begin(session: Session, line: str, notifications: SimpleQueue[Notific
 
 
 def _follow(
-    run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page
+    run: Run, background: LoopThread, notifications: SimpleQueue[Notification], page: Page
 ) -> BaseException | None:
     is_cancelling, printer = False, RunPrinter(page)
     while True:

@@ -1,5 +1,8 @@
 """``rxworker chat``: a conversation with a model in the terminal.
 
+Line by line, a `LoopThread` runs the event loop, and the main thread reads lines, writes to a slow terminal and handles
+Ctrl-C. So none of these blocks a run.
+
 Theory of operation of the prompt. ``input`` edits lines with readline, whose loop in C checks for signals only when one
 wakes its ``select``. A Ctrl-C that arrives just before the ``select`` is noticed with the next key. So the signal is
 also written to a pipe, which the event loop reads; if the prompt is still open a moment later, the event loop sends the
@@ -25,7 +28,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from rxworker.cli.answer import Page, PlainPage, answer
-from rxworker.cli.process import FAILED, INTERRUPTED, MISUSED, Background, CommandError, explain, misuse, write_error
+from rxworker.cli.process import FAILED, INTERRUPTED, MISUSED, CommandError, explain, misuse, run_async, write_error
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.desk.conversation import OpenConversation
 from rxworker.errors import RunCancelledError
@@ -34,6 +37,7 @@ from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
 from rxworker.operators.gate import InputGate
 from rxworker.transport import Model
+from rxworker.transport.clock import LoopThread
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
@@ -227,7 +231,10 @@ def converse(
     page = Page(console) if is_person else PlainPage(console)
     if is_person:
         page.note(greeting(worker))
-    with Background() as background, _session(worker, background, log) as session:
+    with (
+        LoopThread("rxworker-loop", run_async, STOP_SECONDS) as background,
+        _session(worker, background, log) as session,
+    ):
         if goes_on and session.log is not None:
             title = background.run(_go_on(session, session.log))
             if is_person:
@@ -238,7 +245,7 @@ def converse(
     return code
 
 
-def _talk(session: Session, background: Background, page: Page, gate: InputGate | None, *, is_person: bool) -> int:
+def _talk(session: Session, background: LoopThread, page: Page, gate: InputGate | None, *, is_person: bool) -> int:
     """Read messages and print answers until the input ends; a person who would lose the conversation is warned once."""
     is_warned = False
     while True:
@@ -282,7 +289,7 @@ async def _go_on(session: Session, log: EventLog) -> str:
 
 
 @contextmanager
-def _session(worker: Worker, background: Background, address: str | None) -> Generator[Session, None, None]:
+def _session(worker: Worker, background: LoopThread, address: str | None) -> Generator[Session, None, None]:
     """A session of a worker, whose runs are stored in the log of this address."""
     if address is None:
         yield worker.session
@@ -307,10 +314,11 @@ def _next_line() -> str | None:
 
 
 PROMPT = "> "
+STOP_SECONDS = 1.0
 RESEND_SECONDS = 0.1
 
 
-def ask_line(background: Background) -> str | None:
+def ask_line(background: LoopThread) -> str | None:
     """Read the next line from the terminal; ``None`` at the end of the input.
 
     Args:
@@ -332,7 +340,7 @@ def ask_line(background: Background) -> str | None:
 
 
 @contextmanager
-def _resend_interrupt(background: Background) -> Generator[None, None, None]:
+def _resend_interrupt(background: LoopThread) -> Generator[None, None, None]:
     """Send Ctrl-C again if the prompt is still open after a moment."""
     is_main = threading.current_thread() is threading.main_thread()
     if sys.platform == "win32" or not is_main:

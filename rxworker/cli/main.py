@@ -92,11 +92,11 @@ def _run(argv: Sequence[str] | None) -> int:
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     """The options of a command, which have the names of the parameters of its function.
 
-    Those of `_add_worker` are one.
+    Those of `WORKER` are one.
     """
     common = ("command", "function", "log_level", "log_format")
     given = {name: value for name, value in vars(args).items() if name not in common}
-    if "options" in given:
+    if WORKER in COMMANDS[args.command].options:
         from rxworker.cli.resolve import WorkerOptions
 
         fields = given.keys() & WorkerOptions.__struct_fields__
@@ -116,28 +116,43 @@ class Parser(argparse.ArgumentParser):
         """Raise the error."""
         raise process.CommandError(f"{message} (see {self.prog} --help)", process.MISUSED)
 
-    def option(self, *names: str, **settings: Any) -> None:
-        """Add an option or an argument, with what ``help.txt`` has of it for this command or for several.
+    def add_options(self, names: str) -> None:
+        """Add options and arguments, with what `FORMS` and ``help.txt`` have of them for this command or for several.
 
         Args:
-            names: The option, or the name of the argument.
-            settings: As for ``add_argument``.
+            names: Their names, between spaces.
         """
-        known, command = _help(), self.prog.removeprefix("rxworker ").removeprefix("--")
-        if "help" not in settings:
-            settings["help"] = ChainMap(known[command].options, known["several"].options)[names[0]]
-        self.add_argument(*names, **settings)
+        texts, command = _help(), self.prog.removeprefix("rxworker ").removeprefix("--")
+        known = ChainMap(texts[command].options, texts["several"].options)
+        for name in names.split():
+            settings = OPTIONS.get(f"{command} {name}", OPTIONS.get(name, {}))
+            self.add_argument(name, **(settings if "help" in settings else {"help": known[name], **settings}))
+
+    def add_actions(self, command: str, dest: str, actions: Mapping[str, str]) -> None:
+        """Add the actions of a command; see `Command`."""
+        parsers = self.add_subparsers(dest=dest, metavar=dest, required=True, parser_class=Parser)
+        for name, options in actions.items():
+            _add_parser(parsers, name, command).add_options(options)
 
 
 def make_parser() -> Parser:
     """The parser of the whole command. The defaults of the options are those of the functions."""
     parser = Parser(prog="rxworker", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"rxworker {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    for name, (function, add_options) in COMMANDS.items():
-        command = _add_parser(commands, name)
-        command.set_defaults(function=function)
-        add_options(command)
+    parsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    for name, command in COMMANDS.items():
+        added = _add_parser(parsers, name)
+        added.set_defaults(function=command.function)
+        added.add_options(command.options)
+        if command.actions:
+            added.add_actions(name, command.dest, command.actions)
+    return parser
+
+
+def make_tap_parser() -> Parser:
+    """The parser of what ``rxworker serve --tap`` names."""
+    parser = Parser(prog="--tap", argument_default=argparse.SUPPRESS)
+    parser.add_actions("tap", "source", TAPPED)
     return parser
 
 
@@ -174,320 +189,6 @@ def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, command:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-
-
-def _add_demo(demo: Parser) -> None:
-    add = demo.option
-    add("--fast", action="store_true")
-    add("--web", dest="function", action="store_const", const="serve:demo_web")
-    add("--port", type=_port)
-    add("--no-open", dest="open_page", action="store_false")
-
-
-def _add_chat(chat: Parser) -> None:
-    _add_worker(chat)
-    add = chat.option
-    add("--plain", action="store_true")
-    add("--no-hooks", dest="hooks", action="store_false")
-    _add_log(chat)
-    add("--continue", dest="goes_on", action="store_true")
-    add("--also", dest="also", metavar="PROVIDER/NAME", action="append")
-
-
-def _add_serve(serve: Parser) -> None:
-    add = serve.option
-    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*")
-    add("--host")
-    add("--port", type=_port)
-    _add_access(serve)
-    add("--queue", dest="queue", metavar="KIND", action="append")
-    add("--dashboard", dest="dashboards", metavar="MODULE:NAME", action="append")
-    add("--tap", dest="taps", metavar="SOURCE", action="append")
-    add("--on-alert", metavar="URL")
-    add("--alert-secret-env", metavar="NAME")
-    add("--close-delay", type=_seconds, metavar="SECONDS")
-    _add_served(serve)
-
-
-def _add_tap(tap: Parser, *, has_log: bool = True) -> None:
-    sources = tap.add_subparsers(dest="source", metavar="SOURCE", required=True, parser_class=Parser)
-    for name, options in TAPPED.items():
-        source = _add_parser(sources, name, "tap")
-        for option in (_add_address, _add_logging, *options) if has_log else options:
-            option(source)
-
-
-def make_tap_parser() -> Parser:
-    """The parser of what ``rxworker serve --tap`` names."""
-    parser = Parser(prog="--tap", argument_default=argparse.SUPPRESS)
-    _add_tap(parser, has_log=False)
-    return parser
-
-
-def _add_folder(source: Parser) -> None:
-    source.option("folder", metavar="FOLDER", nargs="?")
-    source.option("--since", type=_moment, metavar="TIME")
-
-
-def _add_url(source: Parser) -> None:
-    source.option("url", metavar="URL")
-    source.option("--token-env", metavar="NAME")
-
-
-def _add_to(source: Parser) -> None:
-    source.option("--to", required=True, metavar="URL")
-
-
-def _add_listen(source: Parser) -> None:
-    source.option("--listen", type=_host_and_port, metavar="[HOST:]PORT")
-    source.option("--token-env", metavar="NAME")
-
-
-def _add_input(source: Parser) -> None:
-    source.option("--input", dest="given", metavar="TEXT")
-
-
-def _add_labels(source: Parser) -> None:
-    source.option("--name")
-    source.option("--label", dest="labels", metavar="NAME=VALUE", action="append", type=_label)
-
-
-TAPPED: dict[str, Sequence[Callable[[Parser], None]]] = {
-    "claude-code": (_add_folder, _add_labels),
-    "codex": (_add_folder, _add_labels),
-    "proxy": (_add_to, _add_listen, _add_labels),
-    "otlp": (_add_listen, _add_labels),
-    "agui": (_add_url, _add_input, _add_labels),
-    "rxworker": (_add_url, _add_labels),
-}
-"""What adds the options of each source."""
-
-
-def _add_mcp(mcp: Parser) -> None:
-    add = mcp.option
-    add("makers", metavar="[NAME=]MODULE:FUNCTION", nargs="*")
-    add("--name")
-    add("--description", metavar="TEXT")
-    add("--http", type=_host_and_port, metavar="[HOST:]PORT")
-    _add_access(mcp)
-    _add_served(mcp)
-
-
-def _add_acp(acp: Parser) -> None:
-    acp.option("maker", nargs="?", metavar="MODULE:FUNCTION")
-    _add_served(acp)
-
-
-def _add_served(parser: Parser) -> None:
-    """Add what all servers have."""
-    _add_log(parser)
-    parser.option("--demo", action="store_true")
-    _add_logging(parser)
-    _add_worker(parser)
-
-
-def _add_log(parser: Parser) -> None:
-    parser.option("--log", metavar="URL")
-
-
-def _add_access(parser: Parser) -> None:
-    """Add what a server has that other machines can reach."""
-    parser.option("--token-env", metavar="NAME")
-    parser.option("--allow-host", dest="allowed_hosts", metavar="NAME", action="append")
-
-
-def _add_worker(parser: Parser) -> None:
-    parser.set_defaults(options=None)
-    add = parser.option
-    add("--provider", help=f"the provider: {provider_names()}")
-    add("--model")
-    add("--base-url", metavar="URL")
-    add("--api-key-env", metavar="NAME")
-    add("--system", metavar="TEXT")
-    add("--max-tokens", metavar="N", type=_positive)
-    add("--tool", dest="tools", metavar="MODULE:FUNCTION", action="append")
-    add("--gate", metavar="MODULE:NAME")
-
-
-def _add_decode(decode: Parser) -> None:
-    decode.option("provider", metavar="PROVIDER", help=provider_names())
-    decode.option("file", metavar="FILE")
-    decode.option("--json", dest="as_json", action="store_true")
-
-
-def _add_work(work: Parser) -> None:
-    _add_address(work)
-    add = work.option
-    add("maker", metavar="MODULE:FUNCTION")
-    add("--concurrency", type=_positive, metavar="N")
-    add("--kind", dest="kinds", metavar="KIND", action="append")
-    add("--tenant-cap", type=_positive, metavar="N")
-    add("--drain", type=_seconds, metavar="SECONDS")
-    add("--health", type=_host_and_port, metavar="[HOST:]PORT")
-    _add_logging(work)
-
-
-def _add_address(parser: Parser) -> None:
-    parser.option("--log", dest="address", required=True, metavar="URL")
-
-
-def _add_logging(parser: Parser) -> None:
-    parser.option("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    parser.option("--log-format", choices=("text", "json"), default="text")
-
-
-def _add_submit(submit: Parser) -> None:
-    _add_address(submit)
-    add = submit.option
-    add("text", metavar="TEXT")
-    add("--kind")
-    add("--tenant")
-    add("--priority", type=int, metavar="N")
-    add("--run", dest="run_id", metavar="ID")
-    add("--at", metavar="TIME", type=_later)
-
-
-def _add_dash(dash: Parser) -> None:
-    _add_address(dash)
-    add = dash.option
-    add("dashboard", metavar="MODULE:NAME")
-    add("--run", dest="runs", metavar="RUN", action="append")
-    add("--at", type=_moment, metavar="TIME")
-    add("--since", type=_moment, metavar="TIME")
-    add("--until", type=_moment, metavar="TIME")
-    add("--where", dest="where", metavar="NAME=VALUE", action="append", type=_filter)
-    add("--width", type=_positive, metavar="N")
-    add("--follow", action="store_true")
-    add("--explain", dest="explained", action="store_true")
-
-
-def _add_lab(lab: Parser) -> None:
-    _add_address(lab)
-    add = lab.option
-    add("candidate", metavar="MODULE:FUNCTION")
-    add("--where", dest="where", metavar="FILTER", action="append")
-    add("--model", choices=("log", "real"))
-    add("--max-cost", type=_amount, metavar="AMOUNT")
-    add("--max-tokens", type=_positive, metavar="N")
-    add("--tools", metavar="WHICH")
-    add("--group", metavar="LABEL")
-    for form in ("--html", "--junit", "--json"):
-        add(form, metavar="FILE")
-
-
-def _add_docs(docs: Parser) -> None:
-    docs.option("words", metavar="PAGE or WORDS", nargs="*")
-    docs.option("--all", dest="whole", action="store_true")
-
-
-def _add_providers(providers: Parser) -> None:
-    actions = providers.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
-    add = _add_parser(actions, "check", "providers").option
-    add("model", metavar="MODEL")
-    add("--provider")
-    add("--base-url", metavar="URL")
-    add("--json", dest="as_json", action="store_true")
-
-
-def _add_new(new: Parser) -> None:
-    new.option("template", choices=("chat", "board", "tool-server", "moderator", "fleet"))
-    new.option("folder", metavar="FOLDER")
-
-
-STATUSES = (
-    "queued", "running", "cut-off", "paused", "waiting", "resumed", "finished", "failed", "cancelled", "stopped",
-    "aborted",
-)  # fmt: skip
-
-
-def _add_runs(runs: Parser) -> None:
-    _add_address(runs)
-    actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
-    for name in [each.removeprefix("runs ") for each in _help() if each.startswith("runs ")]:
-        add = _add_parser(actions, name, "runs").option
-        if name not in ("list", "import", "prune", "upgrade", "mark-time"):
-            add("run_id", metavar="RUN")
-        match name:
-            case "list":
-                add("--status", choices=STATUSES)
-                add("--label", type=_label, action="append", metavar="NAME=TEXT")
-                add("--limit", type=_positive, metavar="N")
-            case "replay":
-                add("--speed", type=float, metavar="N")
-            case "fork":
-                add("--at", type=_positive, metavar="SEQ")
-            case "diff":
-                add("other", metavar="OTHER")
-            case "export":
-                add("--file", metavar="FILE")
-            case "import":
-                add("file", metavar="FILE")
-            case "send":
-                add("text", metavar="TEXT")
-                add("--when", choices=("now", "turn", "end"))
-                add("--replaces", metavar="ID")
-            case "withdraw":
-                add("sent", metavar="ID")
-            case "deliver":
-                add("call_id", metavar="CALL")
-                add("--text", metavar="TEXT")
-                add("--json", metavar="JSON")
-                add("--error", action="store_true", dest="is_error")
-            case "signal":
-                add("name", metavar="NAME")
-                add("value", metavar="VALUE", nargs="?", default="")
-            case "cancel" | "requeue":
-                add("--reason", metavar="TEXT")
-            case "annotate":
-                add("name", metavar="NAME")
-                add("value", metavar="VALUE")
-                add("--comment", metavar="TEXT")
-                add("--by", metavar="NAME")
-                add("--seq", metavar="SEQ", type=_positive)
-            case "mark-time":
-                add("text", metavar="TEXT")
-                add("--at", metavar="TIME", type=_moment)
-                add("--by", metavar="NAME")
-            case "decide":
-                _add_decisions(add)
-            case "prune":
-                _add_bounds(add)
-            case _:
-                pass
-
-
-def _add_decisions(add: Callable[..., object]) -> None:
-    for verb in ("approve", "deny"):
-        add(f"--{verb}", metavar="CALL", action="append")
-    add("--reason", metavar="TEXT")
-    add("--decisions", metavar="JSON", action="append")
-    add("--continue", dest="go_on", action="store_true")
-
-
-def _add_bounds(add: Callable[..., object]) -> None:
-    add("--max-age", type=_duration, metavar="AGE")
-    add("--max-runs", type=_count, metavar="N")
-    add("--max-bytes", type=_bytes, metavar="SIZE")
-
-
-COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
-    "demo": ("demo:demo", _add_demo),
-    "chat": ("chat:chat", _add_chat),
-    "serve": ("serve:serve", _add_serve),
-    "mcp": ("protocols:mcp", _add_mcp),
-    "acp": ("protocols:acp", _add_acp),
-    "decode": ("decode:decode", _add_decode),
-    "runs": ("runs:runs", _add_runs),
-    "dash": ("dash:dash", _add_dash),
-    "lab": ("lab:lab", _add_lab),
-    "docs": ("docs:docs", _add_docs),
-    "providers": ("check:providers", _add_providers),
-    "new": ("new:new", _add_new),
-    "tap": ("tap:tap", _add_tap),
-    "work": ("work:work", _add_work),
-    "submit": ("work:submit", _add_submit),
-}
-"""The function of each command in a module of this package, and what adds its options."""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -554,3 +255,166 @@ def _label(text: str) -> tuple[str, str]:
 def _host_and_port(text: str) -> tuple[str | None, int]:
     host, _, port = text.rpartition(":")
     return host.strip("[]") or None, _port(port)
+
+
+STATUSES = (
+    "queued", "running", "cut-off", "paused", "waiting", "resumed", "finished", "failed", "cancelled", "stopped",
+    "aborted",
+)  # fmt: skip
+FORMS: Sequence[tuple[str, dict[str, Any]]] = (
+    ("--fast, --demo, --plain, --follow", {"action": "store_true"}),
+    ("--json", {"dest": "as_json", "action": "store_true"}),
+    ("--explain", {"dest": "explained", "action": "store_true"}),
+    ("--all", {"dest": "whole", "action": "store_true"}),
+    ("--error", {"dest": "is_error", "action": "store_true"}),
+    ("chat --continue", {"dest": "goes_on", "action": "store_true"}),
+    ("runs decide --continue", {"dest": "go_on", "action": "store_true"}),
+    ("--no-hooks", {"dest": "hooks", "action": "store_false"}),
+    ("--no-open", {"dest": "open_page", "action": "store_false"}),
+    ("--web", {"dest": "function", "action": "store_const", "const": "serve:demo_web"}),
+    ("--system, --description, --reason, --comment, --text, text", {"metavar": "TEXT"}),
+    ("--input", {"dest": "given", "metavar": "TEXT"}),
+    ("--api-key-env, --token-env, --alert-secret-env, --by, name", {"metavar": "NAME"}),
+    ("--base-url, --on-alert, url, chat --log, serve --log, mcp --log, acp --log", {"metavar": "URL"}),
+    ("--log", {"dest": "address", "metavar": "URL", "required": True}),
+    ("--to", {"metavar": "URL", "required": True}),
+    ("--html, --junit, lab --json, --file, file", {"metavar": "FILE"}),
+    ("--gate, dashboard", {"metavar": "MODULE:NAME"}),
+    ("maker, candidate", {"metavar": "MODULE:FUNCTION"}),
+    ("acp maker", {"metavar": "MODULE:FUNCTION", "nargs": "?"}),
+    ("makers", {"metavar": "[NAME=]MODULE:FUNCTION", "nargs": "*"}),
+    ("words", {"metavar": "PAGE or WORDS", "nargs": "*"}),
+    ("tap claude-code folder, tap codex folder", {"metavar": "FOLDER", "nargs": "?"}),
+    ("folder", {"metavar": "FOLDER"}),
+    ("run_id", {"metavar": "RUN"}),
+    ("submit --run", {"metavar": "ID", "dest": "run_id"}),
+    ("--replaces, sent", {"metavar": "ID"}),
+    ("call_id", {"metavar": "CALL"}),
+    ("other", {"metavar": "OTHER"}),
+    ("value", {"metavar": "VALUE"}),
+    ("runs signal value", {"metavar": "VALUE", "nargs": "?", "default": ""}),
+    ("runs deliver --json", {"metavar": "JSON"}),
+    ("--tools", {"metavar": "WHICH"}),
+    ("--group", {"metavar": "LABEL"}),
+    ("model", {"metavar": "MODEL"}),
+    ("--provider", {"help": f"the provider: {provider_names()}"}),
+    ("providers check --provider", {"metavar": "PROVIDER"}),
+    ("decode provider", {"metavar": "PROVIDER", "help": provider_names()}),
+    ("--also", {"metavar": "PROVIDER/NAME", "action": "append"}),
+    ("--tool", {"dest": "tools", "metavar": "MODULE:FUNCTION", "action": "append"}),
+    ("--dashboard", {"dest": "dashboards", "metavar": "MODULE:NAME", "action": "append"}),
+    ("--allow-host", {"dest": "allowed_hosts", "metavar": "NAME", "action": "append"}),
+    ("--queue", {"metavar": "KIND", "action": "append"}),
+    ("work --kind", {"dest": "kinds", "metavar": "KIND", "action": "append"}),
+    ("--tap", {"dest": "taps", "metavar": "SOURCE", "action": "append"}),
+    ("dash --run", {"dest": "runs", "metavar": "RUN", "action": "append"}),
+    ("--approve, --deny", {"metavar": "CALL", "action": "append"}),
+    ("--decisions", {"metavar": "JSON", "action": "append"}),
+    ("--where", {"metavar": "NAME=VALUE", "action": "append", "type": _filter}),
+    ("lab --where", {"metavar": "FILTER", "action": "append"}),
+    ("--label", {"dest": "labels", "metavar": "NAME=VALUE", "action": "append", "type": _label}),
+    ("runs list --label", {"metavar": "NAME=TEXT", "action": "append", "type": _label}),
+    ("--log-level", {"choices": ("debug", "info", "warning", "error"), "default": "info"}),
+    ("--log-format", {"choices": ("text", "json"), "default": "text"}),
+    ("lab --model", {"choices": ("log", "real")}),
+    ("template", {"choices": ("chat", "board", "tool-server", "moderator", "fleet")}),
+    ("--status", {"choices": STATUSES}),
+    ("--when", {"choices": ("now", "turn", "end")}),
+    ("--port", {"type": _port}),
+    ("--http, --health, --listen", {"metavar": "[HOST:]PORT", "type": _host_and_port}),
+    ("--max-tokens, --width, --concurrency, --tenant-cap, --limit", {"metavar": "N", "type": _positive}),
+    ("runs fork --at, --seq", {"metavar": "SEQ", "type": _positive}),
+    ("--max-runs", {"metavar": "N", "type": _count}),
+    ("--priority", {"metavar": "N", "type": int}),
+    ("--speed", {"metavar": "N", "type": float}),
+    ("--max-bytes", {"metavar": "SIZE", "type": _bytes}),
+    ("--max-age", {"metavar": "AGE", "type": _duration}),
+    ("--max-cost", {"metavar": "AMOUNT", "type": _amount}),
+    ("--close-delay, --drain", {"metavar": "SECONDS", "type": _seconds}),
+    ("--since, --until, --at", {"metavar": "TIME", "type": _moment}),
+    ("submit --at", {"metavar": "TIME", "type": _later}),
+)
+"""How options and arguments are read; after the name of a command: how that command reads it."""
+OPTIONS = {name: form for names, form in FORMS for name in names.split(", ")}
+
+LOGGING = "--log-level --log-format"
+WORKER = "--provider --model --base-url --api-key-env --system --max-tokens --tool --gate"
+SERVED = f"--log --demo {LOGGING} {WORKER}"
+REACHED = "--token-env --allow-host"
+TAPPED = {
+    "claude-code": "folder --since --name --label",
+    "codex": "folder --since --name --label",
+    "proxy": "--to --listen --token-env --name --label",
+    "otlp": "--listen --token-env --name --label",
+    "agui": "url --token-env --input --name --label",
+    "rxworker": "url --token-env --name --label",
+}
+"""The options of each source of ``rxworker tap``, which ``rxworker serve --tap`` has too."""
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        function: A module of this package, and the function in it.
+        options: Its options and arguments.
+        actions: Those of its actions.
+        dest: The parameter of its function that takes the name of the action.
+    """
+
+    function: str
+    options: str = ""
+    actions: Mapping[str, str] = {}
+    dest: str = "action"
+
+
+COMMANDS = {
+    "demo": Command("demo:demo", "--fast --web --port --no-open"),
+    "chat": Command("chat:chat", f"{WORKER} --plain --no-hooks --log --continue --also"),
+    "serve": Command(
+        "serve:serve",
+        f"makers --host --port {REACHED} --queue --dashboard --tap --on-alert --alert-secret-env --close-delay"
+        f" {SERVED}",
+    ),
+    "mcp": Command("protocols:mcp", f"makers --name --description --http {REACHED} {SERVED}"),
+    "acp": Command("protocols:acp", f"maker {SERVED}"),
+    "decode": Command("decode:decode", "provider file --json"),
+    "runs": Command(
+        "runs:runs",
+        "--log",
+        {
+            "list": "--status --label --limit",
+            "show": "run_id",
+            "replay": "run_id --speed",
+            "fork": "run_id --at",
+            "diff": "run_id other",
+            "send": "run_id text --when --replaces",
+            "withdraw": "run_id sent",
+            "deliver": "run_id call_id --text --json --error",
+            "cancel": "run_id --reason",
+            "decide": "run_id --approve --deny --reason --decisions --continue",
+            "signal": "run_id name value",
+            "wake": "run_id",
+            "requeue": "run_id --reason",
+            "annotate": "run_id name value --comment --by --seq",
+            "mark-time": "text --at --by",
+            "export": "run_id --file",
+            "import": "file",
+            "delete": "run_id",
+            "prune": "--max-age --max-runs --max-bytes",
+            "upgrade": "",
+        },
+    ),
+    "dash": Command("dash:dash", "--log dashboard --run --at --since --until --where --width --follow --explain"),
+    "lab": Command(
+        "lab:lab", "--log candidate --where --model --max-cost --max-tokens --tools --group --html --junit --json"
+    ),
+    "docs": Command("docs:docs", "words --all"),
+    "providers": Command("check:providers", actions={"check": "model --provider --base-url --json"}),
+    "new": Command("new:new", "template folder"),
+    "tap": Command(
+        "tap:tap", actions={name: f"--log {LOGGING} {options}" for name, options in TAPPED.items()}, dest="source"
+    ),
+    "work": Command("work:work", f"--log maker --concurrency --kind --tenant-cap --drain --health {LOGGING}"),
+    "submit": Command("work:submit", "--log text --kind --tenant --priority --run --at"),
+}

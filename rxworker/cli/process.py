@@ -1,8 +1,4 @@
-"""The process of a command: its streams, its messages and errors, Ctrl-C, and the event loop.
-
-`Background` runs an event loop in a second thread, and the main thread reads lines, writes to a slow terminal and
-handles Ctrl-C. So none of these blocks a run.
-"""
+"""The process of a command: its streams, its messages and errors, Ctrl-C, and the event loop."""
 
 from __future__ import annotations
 
@@ -14,12 +10,11 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, TypeVar
 
 from rxworker.adapters.logs import JsonFormatter, to_line
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
@@ -318,52 +313,3 @@ async def open_patiently(address: str) -> EventLog:
                 raise
             logger.warning("the log is not ready: %s. It is tried again in %g s", error, pause)
         await asyncio.sleep(pause)
-
-
-STOP_SECONDS = 1.0
-
-
-class Background:
-    """Run an event loop in another thread within a ``with`` block.
-
-    Its end cancels the tasks, and waits at most `STOP_SECONDS`.
-
-    Attributes:
-        loop: The event loop, within the ``with`` block.
-
-    >>> import asyncio
-    >>> with Background() as background:
-    ...     background.call(lambda: asyncio.get_running_loop().is_running())
-    True
-    """
-
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-
-    def __enter__(self) -> Self:
-        # A daemon: a tool that ignores its cancellation must not keep the process alive.
-        self._thread = threading.Thread(target=run_async, args=(self._wait(),), name="rxworker-loop", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(STOP_SECONDS)
-
-    def call(self, function: Callable[[], B]) -> B:
-        """Call a function on the loop, and return its result or raise its exception."""
-
-        async def work() -> B:
-            return function()
-
-        return self.run(work())
-
-    def run(self, work: Coroutine[object, object, B]) -> B:
-        """Run a coroutine on the loop, and return its result or raise its exception."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
-
-    async def _wait(self) -> None:
-        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._ready.set()
-        await self._stop.wait()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from aiohttp import web
@@ -26,6 +25,7 @@ from rxworker.providers.base import HIDDEN, is_secret
 from rxworker.testing.reply import Reply, to_reply
 from rxworker.testing.scripted import Answers, Script
 from rxworker.testing.wire import WIRES, Wire, wire_for
+from rxworker.transport.clock import LoopThread
 from rxworker.transport.listening import stop_listening
 
 CONTENT_TYPES = {
@@ -308,41 +308,6 @@ def _complaint(wire: Wire | None, status: int, message: str) -> tuple[ServedResp
     return answer, list(answer.body)
 
 
-B = TypeVar("B")
-
-
-class LoopThread:
-    """An event loop that runs in a thread until `stop` is called.
-
-    >>> import asyncio
-    >>> thread = LoopThread("example")
-    >>> thread.call(asyncio.sleep(0, "done"))
-    'done'
-    >>> thread.stop()
-    """
-
-    def __init__(self, name: str) -> None:
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._wait(),), name=name, daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def call(self, work: Coroutine[Any, Any, B]) -> B:
-        """Run a coroutine on the loop and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def stop(self) -> None:
-        """Stop the loop, and wait until its tasks have ended."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _wait(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self._ready.set()
-        await self._stop.wait()
-
-
 PATIENCE = 5.0
 
 
@@ -402,11 +367,11 @@ class ReplayServer:
 
     def __enter__(self) -> Self:
         self._thread = LoopThread("replay-server")
-        return self._thread.call(self.__aenter__())
+        return self._thread.run(self.__aenter__())
 
     def __exit__(self, *about: object) -> None:
         assert self._thread is not None
-        self._thread.call(self.__aexit__(*about))
+        self._thread.run(self.__aexit__(*about))
         self._thread.stop()
 
     @property

@@ -2,7 +2,8 @@
 
 `LoopClock` is reactivex's ``AsyncIOScheduler`` with one small object for each waiting action, where that one makes four
 and a lock each. Every response has time-outs, and few responses reach them, so that setting and cancelling a timer for
-each is mostly wasted: a `Ticker` calls all that check the time at the same interval from one timer.
+each is mostly wasted: a `Ticker` calls all that check the time at the same interval from one timer. A `LoopThread` is
+an event loop beside a thread that may wait.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
@@ -30,6 +31,65 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+B = TypeVar("B")
+
+
+class LoopThread:
+    """An event loop that runs in a thread until `stop` is called, or until the end of a ``with`` block.
+
+    Args:
+        name: The name of the thread.
+        main: Runs a coroutine on a new event loop, as ``asyncio.run`` does.
+        seconds: How long `stop` waits until the tasks have ended; ``None``: for ever.
+
+    Attributes:
+        loop: The event loop.
+
+    >>> import asyncio
+    >>> with LoopThread("example") as thread:
+    ...     thread.run(asyncio.sleep(0, "done")), thread.call(lambda: asyncio.get_running_loop().is_running())
+    ('done', True)
+    """
+
+    def __init__(
+        self, name: str, main: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run, seconds: float | None = None
+    ) -> None:
+        self._seconds = seconds
+        self._ready = threading.Event()
+        # A daemon: a task that ignores its cancellation must not keep the process alive.
+        self._thread = threading.Thread(target=main, args=(self._wait(),), name=name, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def call(self, function: Callable[[], B]) -> B:
+        """Call a function on the loop, and return its result or raise its exception."""
+
+        async def work() -> B:
+            return function()
+
+        return self.run(work())
+
+    def run(self, work: Coroutine[Any, Any, B]) -> B:
+        """Run a coroutine on the loop, and return its result or raise its exception."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def stop(self) -> None:
+        """Cancel the tasks, stop the loop, and wait until they have ended."""
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(self._seconds)
+
+    async def _wait(self) -> None:
+        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._stop.wait()
 
 
 class Ticker:

@@ -1,4 +1,3 @@
-import argparse
 import importlib
 import inspect
 import subprocess
@@ -10,7 +9,7 @@ import pytest
 
 from rxworker import __version__
 from rxworker.cli import main
-from rxworker.cli.main import COMMANDS, Parser
+from rxworker.cli.main import COMMANDS, OPTIONS, WORKER, Parser, make_parser
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.cli.runs import ACTIONS
 from rxworker.testing import anthropic_frames, say
@@ -107,20 +106,30 @@ def test_ctrl_c_before_a_command_runs_is_130(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) -> None:
     """An option that no parameter takes would be accepted and have no effect."""
-    parser = Parser(prog=f"rxworker {command}", argument_default=argparse.SUPPRESS)
-    function, add_options = COMMANDS[command]
-    module, _, name = function.partition(":")
-    add_options(parser)
+    actions: Any = make_parser()._actions
+    parser: Parser = next(each.choices for each in actions if each.dest == "command")[command]
+    module, _, name = COMMANDS[command].function.partition(":")
     taken = {action.dest for action in parser._actions} - {"help", "function", "log_level", "log_format"}
-    taken -= set(WorkerOptions.__struct_fields__) if "options" in parser._defaults else set()
+    if WORKER in COMMANDS[command].options:
+        taken = {*(taken - set(WorkerOptions.__struct_fields__)), "options"}
     called = getattr(importlib.import_module(f"rxworker.cli.{module}"), name)
     inspect.signature(called).bind_partial(**dict.fromkeys(taken))
+
+
+def test_every_option_that_is_read_is_one_of_a_command() -> None:
+    """One that no command has would be left over, or misspelt."""
+    known: set[str] = set()
+    for name, command in COMMANDS.items():
+        actions = {f"{name} {action}": options for action, options in command.actions.items()}
+        for path, options in {name: command.options, **actions}.items():
+            known.update(options.split(), [f"{path} {option}" for option in options.split()])
+    assert OPTIONS.keys() <= known
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_option_of_an_action_is_a_parameter_of_its_function(action: str) -> None:
     runs = Parser(prog="rxworker runs")
-    COMMANDS["runs"][-1](runs)
+    runs.add_actions("runs", "action", COMMANDS["runs"].actions)
     actions: Any = next(each.choices for each in runs._actions if each.dest == "action")
     taken: set[str] = {each.dest for each in actions[action]._actions} - {"help"}
     inspect.signature(ACTIONS[action]).bind_partial(**dict.fromkeys(taken))
@@ -136,4 +145,4 @@ def test_an_argument_that_is_not_known_names_the_help_of_its_command(
 
 def test_an_option_that_help_txt_lacks_is_refused_when_the_parser_is_made() -> None:
     with pytest.raises(KeyError, match="--colour"):
-        Parser(prog="rxworker demo").option("--colour")
+        Parser(prog="rxworker demo").add_options("--colour")

@@ -32,7 +32,14 @@ from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.http.request import Route, WebRequest, live, post
-from rxworker.ui.web.http.responses import ApiError, bytes_response, decode_body, json_response, read_json_bytes
+from rxworker.ui.web.http.responses import (
+    ApiError,
+    bytes_response,
+    decode_body,
+    json_response,
+    read_json_bytes,
+    refused,
+)
 from rxworker.ui.web.runs.entry import STOPPED, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState
@@ -56,10 +63,8 @@ def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: O
         worker.options = options or worker.options
         if metas:
             worker.tools = Toolbox(worker.tools)
-            try:
+            with refused(ConfigurationError, 400, "bad_tools"):
                 worker.tools.add(*map(ClientTool, metas))
-            except ConfigurationError as error:
-                raise ApiError(400, "bad_tools", str(error)) from None
     conversation.session.worker = worker
 
 

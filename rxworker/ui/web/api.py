@@ -44,6 +44,7 @@ from rxworker.ui.web.http.responses import (
     read_json,
     read_json_bytes,
     read_query,
+    refused,
 )
 from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.runs.entry import RunEntry
@@ -527,14 +528,10 @@ def _user_message(sent: UserInput, name: str) -> Message:
     if isinstance(sent, str):
         message = Message.user(sent)
     else:
-        try:
+        with refused(LocalProtocolError, 400, "bad_content", name):
             message = Message("user", tuple(map(check_content, sent)))
-        except LocalProtocolError as error:
-            raise ApiError(400, "bad_content", f"{name}: {error}") from None
-    try:
+    with refused(ConfigurationError, 400, "empty", name):
         return to_sent(message)[0]
-    except ConfigurationError as error:
-        raise ApiError(400, "empty", f"{name}: {error}") from None
 
 
 async def get_request(state: ServerState, request: WebRequest) -> web.Response:
@@ -755,10 +752,8 @@ class LinkBody(Shown, frozen=True, forbid_unknown_fields=True):
 async def post_link(state: ServerState, request: WebRequest) -> web.Response:
     """Make a link. The answer has its token, which is not stored."""
     body = await read_json(request, LinkBody)
-    try:
+    with refused(ConfigurationError, 400, "bad_link"):
         new = await state.share(**asdict(body), owner=request.owner)
-    except ConfigurationError as error:
-        raise ApiError(400, "bad_link", str(error)) from None
     return json_response({"link": new.link.info, "token": new.token, "path": new.path}, 201)
 
 

@@ -26,7 +26,7 @@ from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.http.request import Shown, WebRequest
-from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
+from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger, refused
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs, outermost_id
@@ -204,10 +204,8 @@ class ServerState:
 
         task = keep(run_again(), self._reruns, f"run {run_id} again")
         task.add_done_callback(retrieve)
-        try:
+        with refused(ConfigurationError, 409, "cannot_rerun"):
             outcome = await asyncio.shield(task)
-        except ConfigurationError as error:
-            raise ApiError(409, "cannot_rerun", str(error)) from error
         if not isinstance(outcome, Struct):
             raise ApiError(409, "cannot_rerun", f"rerun= returned {outcome!r:.60}: return the outcome of rerun_stored")
         return outcome

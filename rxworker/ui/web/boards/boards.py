@@ -31,7 +31,7 @@ from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.moments import Moments
 from rxworker.boards.panel import Alert
 from rxworker.boards.stored import LogRecords, MadeBy, Makers, take_stored
-from rxworker.errors import ConfigurationError, message_of
+from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable
 from rxworker.hub.history import expand
@@ -43,7 +43,7 @@ from rxworker.protocols.native import encode_json
 from rxworker.redact import json_redactor
 from rxworker.run.run import Run
 from rxworker.tools.cancellation import retrieve
-from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError, refused
 from rxworker.ui.web.runs.entry import RunEntry, without_labels
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
@@ -182,11 +182,9 @@ class BoardQuery(Struct, frozen=True):
         filters += [(name, value) for name in names if (value := getattr(self, name)) is not None]
         if of_link and filters:
             raise ApiError(403, "not_shared", "this link does not show that")
-        try:
+        with refused(ConfigurationError, 400, "bad_query"):
             selected = read_selection(filters, since=since, until=until)
             return replace(dashboard, selection=selected.within(dashboard.selection))
-        except ConfigurationError as error:
-            raise ApiError(400, "bad_query", message_of(error)) from error
 
     @property
     def scope(self) -> str:

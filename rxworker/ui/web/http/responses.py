@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from hashlib import sha256
 from importlib import resources
@@ -23,7 +24,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError
+from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError, message_of
 from rxworker.log import EventLog, RunInfo
 from rxworker.operators.gate import expect_allowed
 from rxworker.protocols.native import encode_json
@@ -65,6 +66,19 @@ class ApiError(Exception):
         self.status = status
         self.code = code
         self.message = message
+
+
+@contextmanager
+def refused(kind: type[Exception], status: int, code: str, name: str = "") -> Generator[None, None, None]:
+    """Context manager: report an exception of this kind to the client; with the name of the parameter, if one is given.
+
+    Raises:
+        ApiError: There was one.
+    """
+    try:
+        yield
+    except kind as error:
+        raise ApiError(status, code, f"{name}{name and ': '}{message_of(error)}") from error
 
 
 def json_response(value: object, status: int = 200) -> web.Response:

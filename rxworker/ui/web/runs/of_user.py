@@ -9,14 +9,14 @@ from typing import Literal
 from rxworker.decisions import Decided, decide, granted_by, read_resume
 from rxworker.desk.conversation import new_conversation
 from rxworker.desk.run import resume_run
-from rxworker.errors import CommandConflictError, DecisionError, RunStatusError, SessionBusyError
+from rxworker.errors import CommandConflictError, DecisionError, SessionBusyError
 from rxworker.log import EventLog
 from rxworker.log.recover import outermost, resumed_id, routed
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import Branch
 from rxworker.resume.stored import title_of
 from rxworker.ui.web.http.request import WebRequest
-from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError, refused
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.runs.workers import WorkerSource
@@ -309,10 +309,8 @@ class Runs:
         Raises:
             ApiError: It was paused, and resumed meanwhile.
         """
-        try:
+        with refused(CommandConflictError, 409, "resumed"):
             await entry.cancel(reason, when)
-        except CommandConflictError as error:
-            raise ApiError(409, "resumed", str(error)) from error
 
 
 def _branch(runs: Runs, conversation: ConversationEntry, number: int) -> Branch:
@@ -342,26 +340,22 @@ async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
     waits in its background, and goes on.
 
     Raises:
-        ApiError: As for ``find_paused`` and ``resume``; or the run with that id does not wait any more.
+        ApiError: As for ``find_paused`` and ``resume``.
+        CommandConflictError: It was decided about already.
         DecisionError: As for ``resume``; or the decisions cannot be read.
+        RunStatusError: The run with that id does not wait any more.
     """
     log, outer = runs.store.log, await outermost_id(runs.store.log, run_id)
     entry = await runs.settled(outer)
     await entry.open()
-    if entry.status == "running" and entry.run.state.waiting is not None:
-        try:
-            if await entry.decide(Decided(read_resume(body)), run_id):
-                return entry
-        except (CommandConflictError, RunStatusError) as error:
-            raise ApiError(409, "conflict", str(error)) from error
+    is_waiting = entry.status == "running" and entry.run.state.waiting is not None
+    if is_waiting and await entry.decide(Decided(read_resume(body)), run_id):
+        return entry
     waiting = await runs.find_paused(outer)
     decisions: Decisions = read_resume(body)
     info = None if log is None or run_id == waiting.id else await log.listed(run_id)
     if log is not None and info is not None:
-        try:
-            decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
-        except RunStatusError as error:
-            raise ApiError(409, "conflict", str(error)) from error
+        decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
     return await runs.resume(waiting, decisions)
 
 
