@@ -27,6 +27,14 @@ MAX = 1000
 """The maximum number of names that are counted."""
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class Watchdog:
     """Measures the functions that the library calls on an event loop.
 
@@ -57,10 +65,8 @@ class Watchdog:
         seconds = self.clock() - self.reported - begun
         if seconds <= self.limit:
             return None
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return None  # it held no event loop
+        if (loop := running_loop()) is None:  # it held none
+            return None
         self.reported += seconds
         key = kind, name
         count, total = self.held.get(key, (0, 0.0))

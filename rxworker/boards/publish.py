@@ -23,11 +23,12 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, as_exception
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Delivery, Hub, Item, Reliable, Watch
-from rxworker.hub.watcher import WatcherClock, running_loop
+from rxworker.hub.watcher import WatcherClock
 from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Scheduler, SerialDisposable, Sink, Stage
 from rxworker.tools.schema import schema_of
+from rxworker.watchdog import running_loop
 
 A = TypeVar("A")
 

@@ -125,8 +125,8 @@ class Parser(argparse.ArgumentParser):
         texts, command = _help(), self.prog.removeprefix("rxworker ").removeprefix("--")
         known = ChainMap(texts[command].options, texts["several"].options)
         for name in names.split():
-            settings = OPTIONS.get(f"{command} {name}", OPTIONS.get(name, {}))
-            self.add_argument(name, **(settings if "help" in settings else {"help": known[name], **settings}))
+            form = OPTIONS.get(f"{command} {name}", OPTIONS.get(name, {}))
+            self.add_argument(name, **(form if "help" in form else {**form, "help": known[name]}))
 
     def add_actions(self, command: str, dest: str, actions: Mapping[str, str]) -> None:
         """Add the actions of a command; see `Command`."""
@@ -335,7 +335,7 @@ FORMS: Sequence[tuple[str, dict[str, Any]]] = (
     ("submit --at", {"metavar": "TIME", "type": _later}),
 )
 """How options and arguments are read; after the name of a command: how that command reads it."""
-OPTIONS = {name: form for names, form in FORMS for name in names.split(", ")}
+OPTIONS: dict[str, dict[str, Any]] = {name: form for names, form in FORMS for name in names.split(", ")}
 
 LOGGING = "--log-level --log-format"
 WORKER = "--provider --model --base-url --api-key-env --system --max-tokens --tool --gate"

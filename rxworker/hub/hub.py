@@ -55,10 +55,10 @@ from rxworker.hub.watcher import (
     fail_stream,
     noted,
     raise_from_loop,
-    running_loop,
 )
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Both, Call, Scheduler, SerialDisposable, Sink, Stage, check_observer, connect
+from rxworker.watchdog import running_loop
 
 A = TypeVar("A")
 
@@ -445,8 +445,6 @@ class Reader(Watcher):
         after: The number of the last record that it does not need.
         name: A label that users see; the hub numbers watchers without one.
     """
-
-    __slots__ = ("_attached_at", "_has_taken", "_hub", "_step")
 
     def __init__(self, hub: Hub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__(hub.detach, delivery, after, hub.name_watcher(name))

@@ -94,22 +94,6 @@ class Watcher(abc.DisposableBase):
         place: Its index among the watchers of its group; below 0 before it has one.
     """
 
-    __slots__ = (
-        "_after",
-        "_detach",
-        "delivered",
-        "delivery",
-        "kinds",
-        "name",
-        "observer",
-        "place",
-        "push",
-        "push_batch",
-        "push_many",
-        "seen",
-        "takes",
-    )
-
     def __init__(
         self,
         detach: Callable[[Watcher], None],
@@ -179,14 +163,6 @@ def wake(waiting: Iterable[asyncio.Future[A]], outcome: A | Exception) -> None:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if any."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 OnRaise: TypeAlias = Callable[[str, BaseException], None]

@@ -17,7 +17,6 @@ from rxworker.errors import LocalProtocolError, nearest
 from rxworker.events import Event, Record, RunResume, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.hub import when_idle
-from rxworker.hub.watcher import running_loop
 from rxworker.log.base import release_shielded
 from rxworker.log.recover import deliveries_of
 from rxworker.log.values import Command, DeliveredResult, When, checked_command, checked_when, deliver_command, to_sent
@@ -38,6 +37,7 @@ from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, ne
 from rxworker.turn.gate import EventGate, gates_of
 from rxworker.turn.journal import NOT_WAITING
 from rxworker.turn.result import Output, Paused, RunResult, T_co
+from rxworker.watchdog import running_loop
 
 A = TypeVar("A")
 B = TypeVar("B")

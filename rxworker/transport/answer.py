@@ -29,8 +29,9 @@ from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, resumable
 from rxworker.providers.batch_decoder import Part
 from rxworker.transport.base import PRESSURE
-from rxworker.transport.clock import LoopClock, Ticker, running_loop
+from rxworker.transport.clock import LoopClock, Ticker
 from rxworker.transport.receive import Receiver
+from rxworker.watchdog import running_loop
 
 logger = logging.getLogger("rxworker.transport")
 

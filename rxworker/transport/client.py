@@ -47,7 +47,8 @@ from rxworker.providers.takes import LEFT_OUT
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport
-from rxworker.transport.clock import LoopClock, loop_clock, running_loop
+from rxworker.transport.clock import LoopClock, loop_clock
+from rxworker.watchdog import running_loop
 
 logger = logging.getLogger("rxworker.transport")
 

@@ -25,14 +25,6 @@ Tick: TypeAlias = Callable[[], None]
 """Called at each step of time, in a context of its own, in which nothing is set."""
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread; none with recordings, which never wait."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 B = TypeVar("B")
 
 

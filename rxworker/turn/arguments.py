@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.hub.watcher import running_loop
 from rxworker.messages.settings import check_type
 from rxworker.operators.factories import expect_operator
+from rxworker.watchdog import running_loop
 
 A = TypeVar("A")
 

@@ -42,6 +42,7 @@ from rxworker.turn.call_tools import hook_scope
 from rxworker.turn.context import RunContext, TurnScope, settings_of
 from rxworker.turn.journal import Journal
 from rxworker.turn.result import Output, Paused, RunResult
+from rxworker.watchdog import running_loop
 from rxworker.worker.definition import Definition
 
 _LONG = 4_096
@@ -352,12 +353,10 @@ class SessionBase:
                 keep_task(context.background.outlive(writer.log, context.journal.run_id))
 
     def _check_free(self, call: str) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if running_loop() is None:
             in_script = "worker.run_sync(...)" if call == "run" else f"worker.in_script(worker.{call}, ...)"
             message = f"worker.{call}() needs a running event loop; in a script use {in_script}"
-            raise LocalProtocolError(message) from None
+            raise LocalProtocolError(message)
         current = self._current
         if current is None or current.done():
             return

@@ -12,6 +12,7 @@ from rxworker.messages.settings import check_plain
 from rxworker.operators.gate import check_gate
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.ui.terminal.session import AppOptions
+from rxworker.watchdog import running_loop
 from rxworker.worker.session import Session, Worker
 
 
@@ -48,9 +49,7 @@ def run_app(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:
         >>> run_app(worker)  # doctest: +SKIP
         0
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if running_loop() is None:
         return asyncio.run(run_app_async(worker, **options))
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
 
