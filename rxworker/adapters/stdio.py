@@ -16,6 +16,8 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager, suppress
 
+from rxworker.hub.watcher import wake
+
 CHUNK = 65_536
 AHEAD = 16
 """How many chunks are read ahead of the program; what is not read stays in the pipe."""
@@ -124,16 +126,7 @@ class LineStreams:
             except OSError as caught:
                 error = caught
             with suppress(RuntimeError):  # the event loop has ended
-                self._loop.call_soon_threadsafe(_settle, future, error)
-
-
-def _settle(future: asyncio.Future[None], error: OSError | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
+                self._loop.call_soon_threadsafe(wake, (future,), error)
 
 
 @contextmanager

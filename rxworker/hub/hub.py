@@ -730,7 +730,7 @@ class Watch(Stage[Record]):
 
         May be called in any thread; the functions are called on the run's event loop.
 
-        The guard of reactivex is left out: it would cost more than the delivery, and the hub itself keeps its contract.
+        The guard of a stage is left out: it would cost half as much as the delivery, and the hub keeps its contract.
         Nothing is pushed after the end or after disposing, and an exception of an observer affects only its own stream.
         """
         if isinstance(on_next, abc.ObserverBase):

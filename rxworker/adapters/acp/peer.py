@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, InputRefusedError, LocalProtocolError, RxWorkerError
+from rxworker.hub.watcher import wake
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.redact import format_error, json_redactor, redact
@@ -133,9 +134,7 @@ class Peer:
         except OSError:
             pass  # it has left
         finally:
-            for future in self._waiting.values():
-                if not future.done():
-                    future.set_exception(ConnectionResetError("the other side has left"))
+            wake(self._waiting.values(), ConnectionResetError("the other side has left"))
 
     async def close(self, seconds: float = 1.0) -> None:
         """End the requests that are being answered.

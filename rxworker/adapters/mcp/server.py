@@ -272,22 +272,19 @@ async def _read(receive: Receive, limit: int) -> tuple[Receive, bytes]:
         limit: The maximum number of bytes. The application refuses a longer body.
 
     Returns:
-        What gives the same parts to the application, and the body; empty if it is not complete, or too long.
+        What gives the body to the application, and the body; empty if it is not complete, or too long.
     """
-    parts: list[Message] = []
-    size = 0
-    is_whole = False
-    while not is_whole and size <= limit:
-        parts.append(await receive())
-        size += len(parts[-1].get("body", b""))
-        is_whole = parts[-1]["type"] != "http.request" or not parts[-1].get("more_body", False)
-    body = b"".join([part.get("body", b"") for part in parts]) if is_whole else b""
-    parts.reverse()
+    body, last = bytearray(), await receive()
+    body += last.get("body", b"")
+    while last.get("more_body", False) and len(body) <= limit:
+        last = await receive()
+        body += last.get("body", b"")
+    held = [{**last, "body": bytes(body)}]
 
     async def again() -> Message:
-        return parts.pop() if parts else await receive()
+        return held.pop() if held else await receive()
 
-    return again, body
+    return again, b"" if last.get("more_body", False) else bytes(body)
 
 
 @asynccontextmanager
