@@ -542,9 +542,10 @@ class Reader(Watcher):
         return loop is None or loop.is_closed() or not (hub.pushes.locked() or loop.is_running())
 
     def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
-        future.cancel()
         loop, step = self._hub.loop, self._step
-        if step is not None and loop is not None and loop.is_closed():
+        if loop is not None and not loop.is_closed():
+            future.cancel()
+        if step is not None:
             step.close()  # it may never have begun, of which Python would warn
 
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
@@ -552,37 +553,12 @@ class Reader(Watcher):
         loop = self._hub.loop
         if loop is None or loop.is_closed() or not self._hub.pushes.locked():
             return None
-        future: concurrent.futures.Future[list[Record] | None] = concurrent.futures.Future()
+        step = self._step = self.next()
         try:
-            # A coroutine that is made here, and whose loop ends before it begins, would be warned of.
-            loop.call_soon_threadsafe(self._begin, loop, future)
-        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(step, loop)
+        except RuntimeError:  # it was closed meanwhile
+            step.close()
             return None
-        return future
-
-    def _begin(self, loop: asyncio.AbstractEventLoop, future: concurrent.futures.Future[list[Record] | None]) -> None:
-        """Take a step on the hub's event loop. What waits for it may cancel it."""
-        if future.cancelled():
-            return
-        self._step = self.next()
-        step = loop.create_task(self._step)
-
-        def cancel(waiting: concurrent.futures.Future[list[Record] | None]) -> None:
-            if waiting.cancelled():
-                with suppress(RuntimeError):  # the loop was closed
-                    loop.call_soon_threadsafe(step.cancel)
-
-        def finish(done: asyncio.Task[list[Record] | None]) -> None:
-            with suppress(concurrent.futures.InvalidStateError):  # the watcher has left
-                if done.cancelled():
-                    future.cancel()
-                elif (error := done.exception()) is not None:
-                    future.set_exception(error)
-                else:
-                    future.set_result(done.result())
-
-        future.add_done_callback(cancel)
-        step.add_done_callback(finish)
 
     def _rest(self) -> list[Record] | None:
         batch = self.now(is_paced=False)  # no clock opens the pace any more
