@@ -384,10 +384,7 @@ class Hub(Stage[Record]):
     @property
     def records(self) -> Stage[Record]:
         """The records, without what the hub itself has: each subscriber receives all of them, from the first."""
-        records: Stage[Record] = Stage(partial(connect, self))
-        records.is_direct = records.emits_records = True
-        records.timing = self.timing
-        return records
+        return self._stage("records")
 
     @property
     def events(self) -> Stage[Event]:
@@ -416,7 +413,7 @@ class Hub(Stage[Record]):
             return noted(self.push_to(observer, None, after, name, takes=takes), scheduler)
 
         stage: Stage[Any] = Stage(subscribe)
-        stage.is_direct, stage.timing = True, self.timing
+        stage.is_direct, stage.emits_records, stage.timing = True, takes == "records", self.timing
         return stage
 
     def _subscribe_core(self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None) -> abc.DisposableBase:

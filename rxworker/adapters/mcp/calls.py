@@ -52,7 +52,6 @@ from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.ui.web.runs.of_user import Runs
-from rxworker.ui.web.streams.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
 from rxworker.worker.session import Worker
 
@@ -345,18 +344,21 @@ class Calls:
         try:
             await entry.accepted()
             await entry.open()
-            async with aclosing(batches_of(entry, entry.run.watch(Coalesce(every=PACE), name="mcp"))) as batches:
+            async with aclosing(entry.run.watch(Coalesce(every=PACE), name="mcp").batches()) as batches:
                 async for batch in batches:
                     for record in batch:
                         view.step(record)
                         meanwhile.look(entry.here, record.event)
                     await progress.report(entry, progress_line(view))
-            return await self._runs.settled(entry.id)
         except asyncio.CancelledError:
             meanwhile.close()
             if entry.here is not None and not entry.here.done():
                 entry.here.cancel(reason=LEFT)
             raise
+        except Exception:  # the last record has the error that ended the run
+            if not entry.run.done():
+                raise
+        return await self._runs.settled(entry.id)
 
     async def _decide(
         self, run_id: str, answers: Mapping[str, object], before: Mapping[int, Decision] = {}

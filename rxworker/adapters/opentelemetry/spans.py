@@ -14,7 +14,7 @@ the last record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from rxworker.adapters.opentelemetry.names import PROVIDERS, SECONDS, TOKENS, Na
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
 from rxworker.events.kinds import BLOCK_TYPE_OF, Deltas
 from rxworker.log.values import CONVERSATION
-from rxworker.messages import Conversation, StopReason
+from rxworker.messages import Conversation, Message, StopReason
 from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.messages.usage import Usage
@@ -280,10 +280,8 @@ class RunSpans(abc.ObserverBase[events.Record]):
             attributes[names.provider] = PROVIDERS.get(model.name, model.name)
             attributes[names.request_model] = model.model
             attributes[names.run] = self._id
-        if name:
-            attributes[names.agent_name] = name
-        if isinstance(event, events.RunResume) and event.resumes:
-            attributes[names.resumes] = event.resumes
+        resumes = event.resumes if isinstance(event, events.RunResume) else ""
+        attributes |= _known({names.agent_name: name or None, names.resumes: resumes or None})
         span = self.tracer.start_span(
             f"invoke_agent {name}" if name else "invoke_agent",
             parent,
@@ -315,15 +313,10 @@ class RunSpans(abc.ObserverBase[events.Record]):
             by_itself = "failed" if failure.is_error else "handed_over"
             scope.status = by_itself if scope.abort is None else "aborted"
         if span.is_recording():
-            ended: Attributes = {names.status: scope.status}
-            if scope.abort is not None:
-                ended[names.cause] = scope.abort.cause
-            self._put_usage(ended, scope.usage)
-            self._fail(span, ended, failure)
+            cause = None if scope.abort is None else scope.abort.cause
+            span.set_attributes({names.status: scope.status, **_known({names.cause: cause})})
             last = scope.state.conversation.last if scope.status == "finished" else None
-            if self.recorder is not None and last is not None:
-                ended[names.output_messages] = self.recorder.output(last, scope.state.stop_reason)
-            span.set_attributes(ended)
+            self._record_end(span, scope.usage, failure, last, scope.state.stop_reason)
         metric = scope.metric
         if failure is not None:
             metric = {**metric, names.error_type: failure.type}
@@ -343,12 +336,9 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def _begin_chat(self, scope: _Scope, record: events.Record, provider: str, model: str) -> _Chat:
         names = self.names
-        metric: Attributes = {names.operation: "chat", names.provider: PROVIDERS.get(provider, provider)}
-        if model:
-            metric[names.request_model] = model
-        attributes: Attributes = {**metric, names.turn: record.turn, **self._common}
-        if names.stream:
-            attributes[names.stream] = True
+        provider = PROVIDERS.get(provider, provider)
+        metric = _known({names.operation: "chat", names.provider: provider, names.request_model: model or None})
+        attributes = {**metric, names.turn: record.turn, **self._common, **_known({names.stream: True})}
         name = f"chat {model}" if model else "chat"
         span, context = self._start(scope, record, name, attributes, SpanKind.CLIENT)
         time = record.time
@@ -377,27 +367,18 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if span.is_recording():
             if (spent := chat.spent) is not None:
                 scope.usage = spent if scope.usage is None else scope.usage + spent
-            ended: Attributes = {}
-            if chat.response:
-                ended[names.response_id] = _safe(chat.response)
-            if chat.model:
-                ended[names.response_model] = chat.model
-            stop = chat.stop
-            if stop is not None:
-                ended[names.finish_reasons] = [_safe(stop.raw or stop.kind.value)]
-            elif failure is not None:
-                ended[names.finish_reasons] = ["error"]
-            if chat.first is not None and names.first_chunk_of_response:
-                ended[names.first_chunk_of_response] = max(chat.first - chat.requested, 0.0)
-            if chat.attempts > 1:
-                ended["rxworker.attempts"] = chat.attempts
-            self._put_usage(ended, chat.spent)
-            self._fail(span, ended, failure)
-            if self.recorder is not None and failure is None:
-                last = scope.state.conversation.last
-                if last is not None and last.role == "assistant":
-                    ended[names.output_messages] = self.recorder.output(last, stop)
-            span.set_attributes(ended)
+            stop, reasons = chat.stop, None if failure is None else ["error"]
+            known: dict[str, AttributeValue | None] = {
+                names.response_id: _safe(chat.response) if chat.response else None,
+                names.response_model: chat.model or None,
+                names.finish_reasons: reasons if stop is None else [_safe(stop.raw or stop.kind.value)],
+                names.first_chunk_of_response: None if chat.first is None else max(chat.first - chat.requested, 0.0),
+                "rxworker.attempts": chat.attempts if chat.attempts > 1 else None,
+            }
+            span.set_attributes(_known(known))
+            last = scope.state.conversation.last if failure is None else None
+            is_answer = last is not None and last.role == "assistant"
+            self._record_end(span, chat.spent, failure, last if is_answer else None, stop)
         error_type = "" if failure is None else failure.type
         self.instruments.chat(max(time - chat.began, 0.0), chat.spent, chat.attributes, error_type, chat.context)
         span.end(_ns(time))
@@ -443,19 +424,24 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if span.is_recording():
             span.add_event(name, about, _ns(record.time))
 
-    def _put_usage(self, attributes: Attributes, usage: events.Usage | None) -> None:
-        if usage is None:
-            return
-        for name, count in zip(self.names.usage, counts_of(usage), strict=False):
-            if count is not None:
-                attributes[name] = count
-
-    def _fail(self, span: Span, attributes: Attributes, failure: _Failure | None) -> None:
-        if failure is None:
-            return
-        attributes[self.names.error_type] = failure.type
-        if failure.is_error:
-            span.set_status(SpanStatus(StatusCode.ERROR, _shown(failure.text)))
+    def _record_end(
+        self,
+        span: Span,
+        usage: events.Usage | None,
+        failure: _Failure | None,
+        last: Message | None,
+        stop: StopReason | None,
+    ) -> None:
+        """Record the tokens of a run or a request, and its failure or its last message."""
+        counts = () if usage is None else counts_of(usage)
+        ended = _known(dict(zip(self.names.usage, counts, strict=False)))
+        if failure is not None:
+            ended[self.names.error_type] = failure.type
+            if failure.is_error:
+                span.set_status(SpanStatus(StatusCode.ERROR, _shown(failure.text)))
+        if self.recorder is not None and last is not None:
+            ended[self.names.output_messages] = self.recorder.output(last, stop)
+        span.set_attributes(ended)
 
 
 # What the events of a run change.
@@ -596,6 +582,11 @@ def _noted(spans: RunSpans, scope: _Scope, record: events.Record, event: Struct)
 
 def _turn_stopped(spans: RunSpans, scope: _Scope, record: events.Record, _: events.TurnStop) -> None:
     spans._end_tools(scope, record.time)
+
+
+def _known(attributes: Mapping[str, AttributeValue | None]) -> Attributes:
+    """Those that have a value, and a name in this version of the conventions."""
+    return {name: value for name, value in attributes.items() if name and value is not None}
 
 
 def _ns(time: float) -> int:

@@ -44,7 +44,7 @@ from rxworker.ui.web.http.responses import ApiError, bytes_response, decode_body
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.streams.streams import batches_of, watch_run
+from rxworker.ui.web.streams.streams import watch_run
 
 LABEL = "openai"
 """The label of a run with what is stored of its request."""
@@ -91,7 +91,7 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
     async with state.streams.connected(request, entry, begins=True):
-        batches = batches_of(entry, watch_run(entry, "chat completion"))
+        batches = watch_run(entry, "chat completion").batches()
         if given.stream:
             usage = partial(_usage, entry) if given.include_usage else None
             await state.streams.send(request, chat_stream(batches, head, names, usage), SSE_HEADERS, entry.redact)
@@ -120,7 +120,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
             return _json(entry, response_object(_head(entry), "queued"))
     async with state.streams.connected(request, entry, begins=not given.background):
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-        batches = batches_of(entry, watch_run(entry, "response", "reliable"))
+        batches = watch_run(entry, "response", "reliable").batches()
         if given.stream:
             await state.streams.send(request, response_stream(batches, encoder), SSE_HEADERS, entry.redact)
             return None
@@ -140,7 +140,7 @@ async def get_response(state: ServerState, request: WebRequest) -> web.Response 
         if not EVENT_NUMBER.fullmatch(after):
             raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-        batches = batches_of(entry, watch_run(entry, "response", "reliable"))
+        batches = watch_run(entry, "response", "reliable").batches()
         await state.streams.send(request, response_stream(batches, encoder, int(after)), SSE_HEADERS, entry.redact)
     return None
 
@@ -151,7 +151,7 @@ async def _response_of(entry: RunEntry) -> JsonObject:
     if not last or entry.summary().cause == "queued":
         return response_object(_head(entry), "queued")
     encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-    async with aclosing(batches_of(entry, watch_run(entry, "response", "reliable"))) as batches:
+    async with aclosing(watch_run(entry, "response", "reliable").batches()) as batches:
         async for batch in batches:
             for record in batch:
                 encoder.feed(record)

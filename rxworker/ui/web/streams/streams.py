@@ -85,22 +85,6 @@ def follow_run(
     return Followed(entry.run, encode, delivery_of(delivery, entry.settings.writes_per_second), name)
 
 
-async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
-    """Yield the batches of a watch until the run ends, however it ends.
-
-    Raises:
-        RxWorkerError: The watcher was detached while the run continues.
-    """
-    async with aclosing(watch.batches()) as batches:
-        try:
-            async for batch in batches:
-                yield batch
-        except Exception:
-            # The last record contains the error that ended the run.
-            if not entry.run.done():
-                raise
-
-
 async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
     """Send what follows a number, until its end.
 
