@@ -6,20 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from rxworker.messages import (
-    Audio,
-    Content,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Json, JsonObject, Message, content
 from rxworker.messages.usage import Usage
 from rxworker.ui.clean import clean, one_line
 
@@ -29,10 +16,10 @@ MAX_COLUMNS = 40
 """More are shown as a list."""
 
 
-def describe_call(call: ToolCall, most: int = MAX) -> str:
+def describe_call(call: content.ToolCall, most: int = MAX) -> str:
     """Return a call as source code would write it.
 
-    >>> describe_call(ToolCall("1", "forecast", {"city": "Kyoto", "days": 2}))
+    >>> describe_call(content.ToolCall("1", "forecast", {"city": "Kyoto", "days": 2}))
     'forecast(city="Kyoto", days=2)'
     """
     return one_line(f"{call.name}({describe_arguments(call.input)})", most)
@@ -49,10 +36,10 @@ def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> 
     return one_line(", ".join(f"{name}={_json(value)}" for name, value in arguments.items()), most)
 
 
-def describe_result(result: ToolResult, most: int = MAX) -> str:
+def describe_result(result: content.ToolResult, most: int = MAX) -> str:
     """Return the result of a call in one line: its text, or what it contains if it is JSON that does not fit.
 
-    >>> describe_result(ToolResult("1", "rain", name="forecast"))
+    >>> describe_result(content.ToolResult("1", "rain", name="forecast"))
     'forecast: rain'
     """
     text = result.text if result.text or isinstance(result.content, str) else "(no text)"
@@ -66,14 +53,14 @@ def describe_result(result: ToolResult, most: int = MAX) -> str:
 def describe_message(message: Message, most: int = MAX) -> str:
     """Return a message in one line.
 
-    >>> describe_message(Message.assistant("Let me see.", ToolCall("1", "look", {"n": 1})))
+    >>> describe_message(Message.assistant("Let me see.", content.ToolCall("1", "look", {"n": 1})))
     'assistant: Let me see. look(n=1)'
     """
     parts = [
         describe_call(part)
-        if isinstance(part, ToolCall)
+        if isinstance(part, content.ToolCall)
         else describe_result(part)
-        if isinstance(part, ToolResult)
+        if isinstance(part, content.ToolResult)
         else describe_parts([part])
         for part in message.content
     ]
@@ -159,35 +146,35 @@ def _json(value: Json) -> str:
 MAX_PART = 80
 
 
-def describe_parts(parts: Iterable[Content]) -> str:
+def describe_parts(parts: Iterable[content.Content]) -> str:
     """Return the text of the parts, with one line for each part that is not text.
 
-    >>> print(describe_parts([Text("Look:"), Image("image/png", data="AAAA" * 500)]))
+    >>> print(describe_parts([content.Text("Look:"), content.Image("image/png", data="AAAA" * 500)]))
     Look:
     [picture, image/png, 1.5 kB]
     """
     lines: list[str] = []
     for part in parts:
-        text = part.text if isinstance(part, Text | Refusal) else describe_part(part)
+        text = part.text if isinstance(part, content.Text | content.Refusal) else describe_part(part)
         if text:
             lines.append(text)
     return clean("\n".join(lines))
 
 
-def describe_part(part: Content) -> str:
+def describe_part(part: content.Content) -> str:
     """Return one line for a part that is not text; empty if it has no content to show.
 
-    >>> describe_part(Document(title="Report", url="https://example.org/r.pdf"))
+    >>> describe_part(content.Document(title="Report", url="https://example.org/r.pdf"))
     '[document Report, application/pdf, https://example.org/r.pdf]'
     """
     match part:
-        case Image(media_type=kind, data=data, url=url):
+        case content.Image(media_type=kind, data=data, url=url):
             return _bracketed("picture", kind, _size(data), url or "")
-        case Document(media_type=kind, data=data, url=url, title=title):
+        case content.Document(media_type=kind, data=data, url=url, title=title):
             return _bracketed(f"document {title or ''}".strip(), kind, _size(data), url or "")
-        case Audio(media_type=kind, data=data):
+        case content.Audio(media_type=kind, data=data):
             return _bracketed("recording", kind, _size(data))
-        case OpaqueBlock(kind=kind):
+        case content.OpaqueBlock(kind=kind):
             return _bracketed("unknown content", kind)
         case _:
             return ""

@@ -21,25 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Conversation,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    OpaqueBlock,
-    Refusal,
-    ServerToolCall,
-    ServerToolResult,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from rxworker.messages.content import Content, ResultContent
+from rxworker.messages import Conversation, Json, JsonObject, Message, content
 from rxworker.messages.lenient_json import whole
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.usage import Usage
@@ -240,9 +222,9 @@ class Recorder:
         """The arguments of a call."""
         return self._json(self._value(given))
 
-    def result(self, content: ResultContent) -> str:
+    def result(self, given: content.ResultContent) -> str:
         """The result of a call."""
-        return self._json(self._result(content))
+        return self._json(self._result(given))
 
     def input(self, conversation: Conversation, last: int | None = None) -> str:
         """The last messages of a conversation, or all."""
@@ -275,49 +257,49 @@ class Recorder:
         return value
 
     def _message(self, message: Message) -> JsonObject:
-        content = [block for block in message.content if not isinstance(block, CachePoint)]
-        is_tool = bool(content) and all(isinstance(block, ToolResult) for block in content)
-        return {"role": "tool" if is_tool else message.role, "parts": [self._part(block) for block in content]}
+        blocks = [block for block in message.content if not isinstance(block, content.CachePoint)]
+        is_tool = bool(blocks) and all(isinstance(block, content.ToolResult) for block in blocks)
+        return {"role": "tool" if is_tool else message.role, "parts": [self._part(block) for block in blocks]}
 
-    def _part(self, block: Content) -> JsonObject:
+    def _part(self, block: content.Content) -> JsonObject:
         match block:
-            case Text(text=text):
+            case content.Text(text=text):
                 return {"type": "text", "content": self._text(text)}
-            case Thinking(text=text):
+            case content.Thinking(text=text):
                 return {"type": "reasoning", "content": self._text(text)}
-            case Refusal(text=text):
+            case content.Refusal(text=text):
                 return {"type": "refusal", "content": self._text(text)}
-            case ToolCall():
+            case content.ToolCall():
                 called: JsonObject = {"type": "tool_call", "id": block.id, "name": block.name}
                 return {**called, "arguments": self._value(block.input)}
-            case ToolResult():
+            case content.ToolResult():
                 answered: JsonObject = {"type": "tool_call_response", "id": block.tool_use_id}
                 return {**answered, "response": self._result(block.content)}
-            case Image() | Document() | Audio():
+            case content.Image() | content.Document() | content.Audio():
                 return _medium(block)
-            case ServerToolCall():
+            case content.ServerToolCall():
                 kind, given = "server_tool_call", self._value(block.input)
                 about: JsonObject = {"type": kind, "id": block.id, "name": block.name}
                 return {**about, kind: {"type": block.name, "input": given}}
-            case ServerToolResult():
+            case content.ServerToolResult():
                 kind = "server_tool_call_response"
                 return {"type": kind, "id": block.tool_use_id, kind: {"type": block.name}}
-            case OpaqueBlock(kind=kind):
+            case content.OpaqueBlock(kind=kind):
                 return {"type": kind}
-            case CachePoint():
+            case content.CachePoint():
                 return {"type": "cache_point"}
 
-    def _result(self, content: ResultContent) -> Json:
-        return self._text(content) if isinstance(content, str) else [self._part(block) for block in content]
+    def _result(self, given: content.ResultContent) -> Json:
+        return self._text(given) if isinstance(given, str) else [self._part(block) for block in given]
 
 
-def _medium(block: Image | Document | Audio) -> JsonObject:
+def _medium(block: content.Image | content.Document | content.Audio) -> JsonObject:
     """A file: where it is, or how long it is.
 
     The bytes are not recorded, since no back end shows them and most refuse them.
     """
     part: JsonObject = {"mime_type": block.media_type, "modality": type(block).__name__.lower()}
-    if not isinstance(block, Audio):
+    if not isinstance(block, content.Audio):
         if block.url is not None:
             return {"type": "uri", **part, "uri": block.url}
         if block.file_id is not None:
