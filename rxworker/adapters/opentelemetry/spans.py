@@ -338,7 +338,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         names = self.names
         provider = PROVIDERS.get(provider, provider)
         metric = _known({names.operation: "chat", names.provider: provider, names.request_model: model or None})
-        attributes = {**metric, names.turn: record.turn, **self._common, **_known({names.stream: True})}
+        attributes: Attributes = {**metric, names.turn: record.turn, **self._common, **_known({names.stream: True})}
         name = f"chat {model}" if model else "chat"
         span, context = self._start(scope, record, name, attributes, SpanKind.CLIENT)
         time = record.time
