@@ -126,7 +126,8 @@ class Parser(argparse.ArgumentParser):
         known = ChainMap(texts[command].options, texts["several"].options)
         for name in names.split():
             form = OPTIONS.get(f"{command} {name}", OPTIONS.get(name, {}))
-            self.add_argument(name, **(form if "help" in form else {**form, "help": known[name]}))
+            given: dict[str, Any] = form if "help" in form else {**form, "help": known[name]}
+            self.add_argument(name, **given)
 
     def add_actions(self, command: str, dest: str, actions: Mapping[str, str]) -> None:
         """Add the actions of a command; see `Command`."""
