@@ -79,8 +79,7 @@ class Tracker:
             made.extend(self._begin(record))
         if kind in HIDDEN:
             return made
-        in_scope, handler = IN_SCOPE.get(kind), HANDLERS.get(kind)
-        if in_scope is None and handler is None:
+        if (handler := HANDLERS.get(kind)) is None:
             # It opens nothing, not even a scope, or its type is unknown here: a custom one, or one of a later version.
             if isinstance(record.event, events.Gap):
                 for each in self._scopes.values():
@@ -89,10 +88,7 @@ class Tracker:
             made.append(changes.Note(changes.Scope(path=record.path) if tracker is None else tracker.scope, record))
             return made
         tracker = self._enter(record.path, made)
-        if in_scope is not None:
-            made.extend(in_scope(tracker, record, record.event))
-        elif handler is not None:
-            made.extend(handler(self, tracker, record, record.event))
+        made.extend(handler(self, tracker, record, record.event))
         return made
 
     def catch_up(self, state: RunState, run_id: str) -> list[changes.Change]:
@@ -296,7 +292,7 @@ def _waiting(node: TreeCall) -> changes.WaitingCall:
     return changes.WaitingCall(*astuple(node), id=node.name)
 
 
-def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> changes.Changes:
+def _block(_: Tracker, tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> changes.Changes:
     """An event of a block."""
     yield from tracker.enter(record.turn, record.attempt)
     if tracker.turn is None and record.turn:
@@ -304,31 +300,31 @@ def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEven
     yield from tracker.feed(event)
 
 
-def _turn_start(tracker: ScopeTracker, record: events.Record, _: events.TurnStart) -> changes.Changes:
+def _turn_start(_: Tracker, tracker: ScopeTracker, record: events.Record, __: events.TurnStart) -> changes.Changes:
     """A turn starts: everything that the turn before left open ends."""
     yield from tracker.end(CUT)
     yield from tracker.open_step(record.turn)
 
 
-def _turn_stop(tracker: ScopeTracker, _: events.Record, __: events.TurnStop) -> changes.Changes:
+def _turn_stop(_: Tracker, tracker: ScopeTracker, __: events.Record, ___: events.TurnStop) -> changes.Changes:
     """A turn has ended."""
     yield from tracker.end(CUT)
 
 
-def _attempt(tracker: ScopeTracker, record: events.Record, event: events.AttemptStart) -> changes.Changes:
+def _attempt(_: Tracker, tracker: ScopeTracker, record: events.Record, event: events.AttemptStart) -> changes.Changes:
     """A request starts."""
     tracker.calls.own_tools = event.own_tools
     yield from tracker.enter(record.turn, record.attempt, is_start=True)
     yield changes.Note(tracker.scope, record)
 
 
-def _retract(tracker: ScopeTracker, record: events.Record, event: events.AttemptRetract) -> changes.Changes:
+def _retract(_: Tracker, tracker: ScopeTracker, record: events.Record, event: events.AttemptRetract) -> changes.Changes:
     """An attempt is retracted."""
     yield from tracker.retract(event.reason)
     yield changes.Note(tracker.scope, record)
 
 
-def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) -> changes.Changes:
+def _status(_: Tracker, tracker: ScopeTracker, record: events.Record, event: events.Status) -> changes.Changes:
     """A response starts or has ended; a second start retracts the first."""
     yield from tracker.enter(record.turn, record.attempt)
     if event.status is events.ResponseStatus.STARTED:
@@ -337,26 +333,26 @@ def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) 
     yield changes.Note(tracker.scope, record)
 
 
-def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart) -> changes.Changes:
+def _tool_start(_: Tracker, tracker: ScopeTracker, __: events.Record, event: events.ToolStart) -> changes.Changes:
     """A tool starts. A call that was not shown yet is shown with its arguments."""
     shown = yield from tracker.find_call(event.call, starts=True)
     is_held = tracker.calls.is_held(event.call.name, starts=True)
     yield changes.CallStart(tracker.scope, shown.id, event.call, is_held=is_held)
 
 
-def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> changes.Changes:
+def _tool_progress(_: Tracker, tracker: ScopeTracker, __: events.Record, event: events.ToolProgress) -> changes.Changes:
     """A tool reports progress."""
     waiting = tracker.calls.find(event.call_id)
     shown = waiting.id if waiting else tracker.calls.shown_id(event.call_id)
     yield changes.CallProgress(tracker.scope, shown, event.progress)
 
 
-def _tool_output(tracker: ScopeTracker, _: events.Record, event: events.ToolOutput) -> changes.Changes:
+def _tool_output(_: Tracker, tracker: ScopeTracker, __: events.Record, event: events.ToolOutput) -> changes.Changes:
     """A result as the hooks left it."""
     yield from tracker.calls.answer(event.result)
 
 
-def _message_add(tracker: ScopeTracker, record: events.Record, event: events.MessageAdd) -> changes.Changes:
+def _message_add(_: Tracker, tracker: ScopeTracker, record: events.Record, event: events.MessageAdd) -> changes.Changes:
     """Messages are added to the conversation, with the results that they hold."""
     for message in event.messages:
         for result in message.tool_results:
@@ -373,10 +369,6 @@ HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, events.Record, Any
     events.RunAbort: Tracker._run_abort,
     events.RunRequeue: Tracker._run_requeue,
     events.RunPause: Tracker._run_pause,
-}
-"""What becomes of an event that concerns the run, or the scopes inside it."""
-
-IN_SCOPE: dict[type[object], Callable[[ScopeTracker, events.Record, Any], changes.Changes]] = {
     events.TurnStart: _turn_start,
     events.TurnStop: _turn_stop,
     events.AttemptStart: _attempt,
@@ -388,7 +380,7 @@ IN_SCOPE: dict[type[object], Callable[[ScopeTracker, events.Record, Any], change
     events.MessageAdd: _message_add,
     **dict.fromkeys(BLOCK_EVENTS, _block),
 }
-"""What becomes of an event that concerns its scope alone."""
+"""What becomes of an event: of the run and the scopes inside it; by a function, of its scope alone."""
 
 
 def replay_events(response: ResponseState) -> Iterator[events.BlockEvent]:

@@ -40,7 +40,7 @@ from rxworker.state import fold_run
 from rxworker.state.run import TOOL_STEPS, TURN_STEPS
 from rxworker.views import Tracker
 from rxworker.views.changes import Note, Scope
-from rxworker.views.tracker import HANDLERS, IN_SCOPE
+from rxworker.views.tracker import HANDLERS
 
 
 class Owl(Struct, frozen=True, tag="owl"):
@@ -158,7 +158,7 @@ def test_the_table_of_kinds_states_what_changes_the_state() -> None:
 
 def test_the_table_of_kinds_states_how_a_view_shows_it() -> None:
     for kind in EVENT_KINDS:
-        assert (kind.type in HANDLERS | IN_SCOPE) is (kind.display == "change"), kind
+        assert (kind.type in HANDLERS) is (kind.display == "change"), kind
         tracker = Tracker()
         tracker.feed(Record(1, "run-1", 1, 1, 0.0, RunStart(Conversation((Message.user("hi"),)))))
         record = Record(2, "run-1", 1, 1, 0.0, example(cast("type[Struct]", kind.type)))
