@@ -476,7 +476,7 @@ async def test_the_page_has_the_prices_by_which_the_server_computes_costs(open_d
         return Worker(model, limits=Limits(prices=Prices(input=3.0, output=1.0)))
 
     workers = desk.server.state.workers
-    workers._makers["worker"], workers._infos = make_worker, None
+    workers._makers["worker"], workers._infos = make_worker, {}
     run = await desk.begin()
     assert (await desk.ended(run["id"]))["cost"] == 3.0
     status, info = await desk.get("api/info")

@@ -92,7 +92,7 @@ class WorkerSource:
         )
         # The worker that was created for `infos` serves the first conversation: creating one may be expensive.
         self._spare: dict[str, Worker] = {}
-        self._infos: tuple[WorkerInfo, ...] | None = None
+        self._infos: dict[str, WorkerInfo] = {}
 
     def make(self, name: str | None, request: WebRequest | None = None) -> tuple[str, Worker]:
         """Return the name of the worker of a new conversation, and that worker.
@@ -127,12 +127,7 @@ class WorkerSource:
         Raises:
             MakeWorkerError: A function failed.
         """
-        if self._infos is not None:
-            return self._infos
-        infos = tuple(self._info(name, request) for name in self._makers)
-        if not self._of_request:
-            self._infos = infos
-        return infos
+        return tuple([self._info(name, request) for name in self._makers])
 
     def describe(self, name: str, worker: Definition) -> WorkerInfo:
         """Return the description of a worker that has this name in the list of runs."""
@@ -155,11 +150,13 @@ class WorkerSource:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
 
     def _info(self, name: str, request: WebRequest | None) -> WorkerInfo:
-        if (worker := self._spare.get(name)) is None:
-            worker = self._made(name, request)
+        if (known := self._infos.get(name)) is not None:
+            return known
+        worker = self._made(name, request)
+        info = self.describe(name, worker)
         if name not in self._of_request:
-            self._spare[name] = worker
-        return self.describe(name, worker)
+            self._infos[name], self._spare[name] = info, worker
+        return info
 
 
 def _checked(name: str, made: object) -> Worker:
