@@ -21,8 +21,7 @@ from rxworker.boards.clock import Action, PanelClock, RecordClock
 from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import LONGEST, NUMBERS, AlertChange, Panel, PanelState, begun, kept_kinds, named_kinds
 from rxworker.boards.values import MAX_GROUPS, OTHERS, Values
-from rxworker.boards.xray import XRay, source_of
-from rxworker.errors import ConfigurationError
+from rxworker.boards.xray import XRay, not_an_observable, source_of
 from rxworker.events import Record
 from rxworker.operators.kernel import NO_KINDS, Kinds, Sink, Source, connect, reads_of
 
@@ -156,7 +155,7 @@ class Cell:
         try:
             result = pipeline(lane)
             if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-                raise ConfigurationError(f"the pipeline returned {result!r:.60}, which is not an observable")
+                raise not_an_observable(result)
             self._subscriptions[name] = connect(result, sink, self._clock)
         except Exception as error:
             self._stop(name, error)

@@ -20,13 +20,13 @@ from rxworker.boards.clock import RecordClock
 from rxworker.boards.panel import NOT_KNOWN, AlertChange, Panel, PanelState, number, one_name, read_name
 from rxworker.boards.selection import EVERYTHING, Selecting, Selection
 from rxworker.boards.xray import XRay, explain
-from rxworker.errors import ConfigurationError, nearest
+from rxworker.errors import ConfigurationError, LocalProtocolError, nearest
 from rxworker.events import Record
 from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import SerialDisposable, Sink, Source, Stage, connect
 from rxworker.transport.clock import loop_clock
-from rxworker.watchdog import watchdog
+from rxworker.watchdog import running_loop, watchdog
 
 A = TypeVar("A")
 
@@ -164,6 +164,8 @@ class Dashboard(Settings, frozen=True):
 
         Raises:
             ConfigurationError: ``every`` is not a number from 0 up.
+            LocalProtocolError: No event loop runs, and there is no scheduler.
+            TypeError: As for `merge_runs`.
         """
         return Board(self, records, every=every, scheduler=scheduler, xray=xray)
 
@@ -340,6 +342,8 @@ class Board:
         xray: bool = False,
     ) -> None:
         check_number("every", every)
+        if scheduler is None and running_loop() is None:
+            raise LocalProtocolError("show() needs a running event loop; in a script use dashboard.at(records)")
         self.dashboard = dashboard
         self.changes: Source[PanelState] = Source()
         self.alerts: Source[AlertChange] = Source()

@@ -17,7 +17,7 @@ from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import AttemptStart, ConversationCompact, Fork, Record, RunResume, RunStart
 from rxworker.log.kept import conversation_of
 from rxworker.messages import Json
-from rxworker.messages.settings import Settings, check_number, check_plain
+from rxworker.messages.settings import Settings, check_number, check_plain, check_type
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import NO_KINDS, Kinds, Operator
 from rxworker.views.amounts import duration, money
@@ -469,8 +469,13 @@ def panel(
     if group is not None and not (groups and all(map(callable, groups))):
         raise ConfigurationError(f"group={group!r:.60}: give a function of a record that returns the name of its group")
     check_plain("panel(group)", *groups)
+    for each in groups:
+        if getattr(each, "__annotations__", {}).get("return") in ("Group", Group):
+            name = getattr(each, "__name__", "")
+            raise ConfigurationError(f"group={name}: that makes a group and is not one: write {name}(...)")
     if isinstance(group, tuple):
         group = JointGroup(cast("Sequence[Group]", groups))
+    check_type(f"the alert of panel({title!r})", alert, Alert, "alert=above(5)", optional=True)
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
     if width not in (None, 1, 2, 3, 4) or height not in (1, 2, 3):

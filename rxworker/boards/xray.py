@@ -320,8 +320,19 @@ class XRay(Generic[A, B]):
     def _apply(self, source: Observable[A], live: Live) -> Observable[B]:
         made: Any = Probe(live, source, live.source, Scope((), ("",), Counter())).apply(self.pipeline)
         if not isinstance(made, Observable):
-            raise ConfigurationError(f"the pipeline returned {made!r:.60}, which is not an observable")
+            raise not_an_observable(made)
         return cast("Observable[B]", made)
+
+
+def not_an_observable(made: object) -> ConfigurationError:
+    """The error of a pipeline that returned something else.
+
+    >>> print(not_an_observable(print))
+    the pipeline returned <built-in function print>, which is not an observable: call what makes the operator, with \
+parentheses
+    """
+    remedy = ": call what makes the operator, with parentheses" if callable(made) else ": return records.pipe(...)"
+    return ConfigurationError(f"the pipeline returned {made!r:.60}, which is not an observable{remedy}")
 
 
 def source_of(pipeline: Operator[Record, Any]) -> Source[Record]:

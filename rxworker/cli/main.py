@@ -152,7 +152,7 @@ def make_parser() -> Parser:
 
 def make_tap_parser() -> Parser:
     """The parser of what ``rxworker serve --tap`` names."""
-    parser = Parser(prog="--tap", argument_default=argparse.SUPPRESS)
+    parser = Parser(prog="rxworker tap", argument_default=argparse.SUPPRESS)
     parser.add_actions("tap", "source", TAPPED)
     return parser
 
@@ -223,14 +223,18 @@ _amount = _number(float, "an amount")
 _duration = _number(float, "an age, such as 30d, 12h, 90m or a number of seconds", units=UNITS)
 
 
+def _is_age(text: str) -> bool:
+    return text[-1:] in UNITS and text[:-1].replace(".", "", 1).isdigit()
+
+
 def _later(text: str) -> float:
-    return time.time() + _duration(text) if text[-1:] in UNITS else _moment(text)
+    return time.time() + _duration(text) if _is_age(text) else _moment(text)
 
 
 def _moment(text: str) -> float:
     from rxworker.cli.dash import read_moment
 
-    if text[-1:] in UNITS:
+    if _is_age(text):
         return time.time() - _duration(text)
     try:
         return read_moment(text)

@@ -288,8 +288,8 @@ async def _show(log: EventLog, run_id: str) -> None:
         write_line(f"background: {describe_call(one.call)} as {clean(one.id)}, {waits}")
     reason = f" ({clean(state.reason)})" if state.reason else ""
     write_line(
-        f"-- {state.status}{reason}: {state.turns} turns, {state.all_tool_calls} tool calls, "
-        f"{state.usage.total_tokens} tokens, {state.seq} records"
+        f"-- {state.status}{reason}: {plural(state.turns, 'turn')}, {plural(state.all_tool_calls, 'tool call')}, "
+        f"{plural(state.usage.total_tokens, 'token')}, {plural(state.seq, 'record')}"
     )
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_error, write_line
 from rxworker.cli.resolve import read_variable
-from rxworker.errors import describe
+from rxworker.errors import reason_of
 from rxworker.providers.base import hidden_url
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def report(line: TapLine, begun: Begun) -> asyncio.Task[None]:
         try:
             await begun.ended()
         except Exception as error:
-            write_error(f"rxworker: the tap {line.source} has ended: {describe(error)}")
+            write_error(f"rxworker: the tap {line.source} has ended: {reason_of(error)}")
 
     return asyncio.ensure_future(follow())
 
@@ -139,6 +139,8 @@ async def _session_files(line: TapLine, options: TapOptions, opened: AsyncExitSt
     from rxworker.tap.sources import ClaudeCode, Codex, session_files
 
     mapper = ClaudeCode() if line.source == "claude-code" else Codex()
+    if line.folder and not Path(line.folder).expanduser().is_dir():  # noqa: ASYNC240 - reading is short
+        raise CommandError(f"there is no folder {line.folder!r}: give the folder of the session files", MISUSED)
     folder = line.folder or mapper.FOLDER
     lines = session_files(folder, since=line.since)
     each: TapEach[tuple[str, str]] = tap_each(lines, mapper, prefix=f"{line.source}-", **options)

@@ -122,6 +122,26 @@ class GateVerdict(CustomEvent, frozen=True, tag="rxworker.gate", omit_defaults=T
     call_id: str = ""
 
 
+def custom_of(event: object) -> Custom:
+    """An event that a hook or a tool emits, as it is recorded.
+
+    Raises:
+        ConfigurationError: It is not an event of the application; or as for `CustomEvent.custom`.
+
+    >>> custom_of("done")
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: context.emit takes an event of the application, not 'done': give it a value \
+of a class of yours, such as class Score(CustomEvent, frozen=True, tag="acme.score")
+    """
+    if isinstance(event, CustomEvent):
+        return event.custom
+    raise ConfigurationError(
+        f"context.emit takes an event of the application, not {event!r:.80}: give it a value of a class of yours, such "
+        'as class Score(CustomEvent, frozen=True, tag="acme.score")'
+    )
+
+
 def event_name(kind: type[CustomEvent]) -> str:
     """The name of the events of a class.
 

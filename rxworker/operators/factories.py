@@ -39,13 +39,15 @@ def expect_operator(operator: object) -> None:
     if not isinstance(operator, FunctionType):
         return
     name = operator.__name__
-    if _is_library(operator) or not _takes_one(operator):
+    if _makes_one(operator) or not _takes_one(operator):
         message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"
         raise ConfigurationError(message)
 
 
-def _is_library(function: FunctionType) -> bool:
-    """Whether it is one of the public functions of rxworker's or reactivex's operators, all of which make one."""
+def _makes_one(function: FunctionType) -> bool:
+    """Whether it is annotated as one, or public in rxworker's or reactivex's operators, all of which make one."""
+    if str(function.__annotations__.get("return", "")).startswith("Operator["):
+        return True
     for name in ("rxworker.operators", "reactivex.operators"):
         module = sys.modules.get(name)
         if module is not None and module.__dict__.get(function.__name__) is function:

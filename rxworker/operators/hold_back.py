@@ -52,7 +52,7 @@ from rxworker.events import (
 )
 from rxworker.events.arguments import REFUSED
 from rxworker.events.custom import event_name
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.expect import EVENTS, operator, refusal
 from rxworker.operators.gate import SEALS, Check, Gate, Piece, Row, Tally, Window, pieces_of, texts_in
 from rxworker.operators.kernel import Both, Call, Ending, Operator, Scheduler, Sink, connect
@@ -135,7 +135,9 @@ def hold_back(
     check_number("hold_back(window)", window, least=2, whole=True)
     ahead = window // 2 if ahead is None else ahead
     check_number("hold_back(ahead)", ahead, least=1, whole=True)
-    check_number("hold_back(window - 2 * ahead)", window - 2 * ahead, least=0, whole=True)
+    if window < 2 * ahead:
+        raise ConfigurationError(f"hold_back(ahead)={ahead}: give at most half the window, which is {window}")
+    check_type("hold_back(replacement)", replacement, str, 'replacement="***"', optional=True)
     check_number("hold_back(at_most)", at_most, least=1, whole=True)
     check_number("hold_back(limit)", limit, least=1, whole=True)
     named = tuple([(getattr(check, "__name__", type(check).__name__), check) for check in several])

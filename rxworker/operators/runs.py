@@ -55,7 +55,8 @@ def merge_runs(runs: Iterable[Records] | Observable[Records], failed: Failed | N
         failed: Called with the error of a run that failed. An exception that it raises ends the stream.
 
     Raises:
-        TypeError: The argument is a single run. As ``on_error``: an item is neither a run nor an observable.
+        TypeError: The argument is a single run, or has something that is neither a run nor an observable; as
+            ``on_error``, if an observable emits that.
 
     >>> from rxworker import Worker
     >>> from rxworker.testing import ScriptedModel
@@ -70,18 +71,15 @@ def merge_runs(runs: Iterable[Records] | Observable[Records], failed: Failed | N
     >>> asyncio.run(main())
     2
     """
-    try:
-        given = runs if isinstance(runs, Observable) else _several(tuple(runs))
-    except TypeError:
-        raise TypeError(_NO_RUN.format(runs)) from None
+    given = runs if isinstance(runs, Observable) else _several(_checked(runs))
 
     def subscribe(observer: abc.ObserverBase[Record], scheduler: Scheduler) -> Joined:
         joined = Joined(observer, scheduler)
 
         def join(run: Records) -> None:
-            records: object = run if isinstance(run, Observable) else getattr(run, "records", None)
-            if isinstance(records, Observable):
-                joined.follow(cast("Observable[Record]", records), show, failed or noop)
+            records = _records_of(run)
+            if records is not None:
+                joined.follow(records, show, failed or noop)
             else:
                 joined.on_error(TypeError(_NO_RUN.format(run)))
 
@@ -203,6 +201,23 @@ def results(failed: Failed | None = None) -> Operator[Awaitable[T], T]:
 
 def _is_run(item: object) -> bool:
     return isinstance(getattr(item, "records", None), Observable)
+
+
+def _records_of(run: object) -> Observable[Record] | None:
+    records = run if isinstance(run, Observable) else getattr(run, "records", None)
+    return cast("Observable[Record]", records) if isinstance(records, Observable) else None
+
+
+def _checked(runs: Iterable[Records]) -> tuple[Records, ...]:
+    """The runs, of which each is one."""
+    try:
+        several = tuple(runs)
+    except TypeError:
+        raise TypeError(_NO_RUN.format(runs)) from None
+    for run in several:
+        if _records_of(run) is None:
+            raise TypeError(_NO_RUN.format(run if run is not several[0] or len(several) > 1 else runs))
+    return several
 
 
 def _several(runs: tuple[Records, ...]) -> Observable[Records]:

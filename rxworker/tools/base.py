@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, ExecutionFailedError, LocalProtocolError, describe
 from rxworker.events import Custom, CustomEvent, Record, SharedStateChange
 from rxworker.events.arguments import text_parameter
+from rxworker.events.custom import custom_of
 from rxworker.events.form import check_form
 from rxworker.events.pause import AtEnd, Begun, Question, Wait
 from rxworker.messages import Json, JsonObject, ToolCall, ToolMeta, ToolResult
@@ -357,9 +358,9 @@ class ToolContext:
         It may be called from any thread. After the call has ended it does nothing.
 
         Raises:
-            ConfigurationError: Its class has no ``tag``, or a field has no JSON form.
+            ConfigurationError: It is not such an event, its class has no ``tag``, or a field has no JSON form.
         """
-        custom = event.custom
+        custom = custom_of(event)
         if not self.cancelled and self._report is not None:
             self._report(custom)
 

@@ -80,8 +80,12 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
 def check_no_loop(call: str, instead: str) -> None:
     """Refuse to block a running event loop.
 
+    Args:
+        call: The call that blocks, as it is written.
+        instead: What to write in its place.
+
     Raises:
         LocalProtocolError: An event loop runs in this thread.
     """
     if running_loop() is not None:
-        raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
+        raise LocalProtocolError(f"{call} cannot wait where an event loop runs: use {instead}")

@@ -35,6 +35,7 @@ from rxworker.events import (
     SharedStateChange,
     Usage,
 )
+from rxworker.events.custom import custom_of
 from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
@@ -64,6 +65,8 @@ from rxworker.watchdog import watchdog
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")
 ROLES = ("system", "user", "assistant")
+OF_HOOKS = (MessageAdd, ConversationReplace, HookMessage, SharedStateChange, LoopHold, Custom)
+"""The events that a hook's context emits itself; of a hook's own ones there are those of the application alone."""
 
 
 def checked(journal: Journal) -> Callable[[Event | CustomEvent], None]:
@@ -81,8 +84,8 @@ def checked(journal: Journal) -> Callable[[Event | CustomEvent], None]:
     """
 
     def emit_checked(event: Event | CustomEvent) -> None:
-        if isinstance(event, CustomEvent):
-            event = event.custom
+        if not isinstance(event, OF_HOOKS):
+            event = custom_of(event)
         if journal.hub.ended:
             _too_late(event)
             return

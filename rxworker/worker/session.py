@@ -140,7 +140,8 @@ class SessionVerbs:
         """
         check_plain("in_script(verb)", verb, instead=": a verb that begins a run, such as worker.resume")
         name = getattr(verb, "__name__", "run")
-        check_no_loop(f"{name} in a script", f"await worker.{name}(...)")
+        call = "run_sync(...)" if name == "run" else f"in_script(worker.{name}, ...)"
+        check_no_loop(f"worker.{call}", f"await worker.{name}(...)")
         return run_in(self.session.worker.scheduler, _complete(partial(verb, *args, **options)))
 
     def stream_sync(self, input: Input, *, output: type[T] | None = None) -> RunStream[T]:  # noqa: A002
@@ -164,7 +165,7 @@ class SessionVerbs:
             ...         print(event.text, end="")
             Hello!
         """
-        check_no_loop("stream_sync", "async for record in worker.run(...)")
+        check_no_loop("worker.stream_sync(...)", "async for record in worker.run(...)")
         begin = partial(self.run, input, output=output)
         return RunStream(begin, self.session.worker.scheduler)
 

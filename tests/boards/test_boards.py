@@ -20,6 +20,7 @@ from reactivex.scheduler import HistoricalScheduler
 
 from rxworker.boards import AlertChange, Board, Dashboard, PanelState, above, below, board_text, panel
 from rxworker.boards.dashboard import EVERY
+from rxworker.errors import LocalProtocolError
 from rxworker.events import Event, Record, TextDelta, Usage
 from rxworker.operators import fold_sliding, rate
 from rxworker.operators.kernel import Source
@@ -338,3 +339,8 @@ def test_a_history_that_is_read_in_pieces_shows_what_it_shows_when_it_is_folded_
         assert board.states == DASHBOARD.at(records[: at + 9])
     clock.advance_by(timedelta(seconds=2))
     assert board.states == DASHBOARD.at(records, clock.to_seconds(clock.now))
+
+
+def test_a_board_without_an_event_loop_names_the_remedy() -> None:
+    with pytest.raises(LocalProtocolError, match=r"use dashboard\.at\(records\)"):
+        DASHBOARD.show([])

@@ -22,7 +22,7 @@ from rxworker.events import Event, Record, TextDelta, ToolStart, ToolStop, Usage
 from rxworker.messages import ToolCall
 from rxworker.operators import Span, rate
 from rxworker.operators.kernel import Operator
-from rxworker.panels import tool_spans
+from rxworker.panels import cost, error_rate, label_of, tool_spans
 
 
 def record(time: float, event: Event | None = None, run: str = "a", seq: int = 1) -> Record:
@@ -375,7 +375,12 @@ def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> 
         (lambda: panel("A", COUNT, view="lines"), "did you mean 'line'?"),  # pyright: ignore[reportArgumentType]
         (lambda: panel("", COUNT), "a panel needs a title"),
         (lambda: panel("A", COUNT, group="tool"), "give a function of a record"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", COUNT, group=label_of), r"write label_of\(\.\.\.\)"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", COUNT, group=(run_of, label_of)), "label_of"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", cost), r"write cost\(\.\.\.\), with parentheses"),  # pyright: ignore[reportArgumentType]
+        (lambda: panel("A", error_rate), r"write error_rate\(\.\.\.\)"),  # pyright: ignore[reportArgumentType]
         (lambda: panel("A", COUNT, view="text", alert=above(1)), "shows no numbers"),
+        (lambda: panel("A", COUNT, alert=5), r"alert=above\(5\)"),  # pyright: ignore[reportArgumentType]
         (lambda: panel("数", COUNT), "give the panel '数' a name"),
         (lambda: panel("A", COUNT, name="a b"), "of a-z, 0-9 and dashes"),
         (lambda: panel("A", COUNT, width=5), "1 to 4 columns and 1 to 3 rows"),

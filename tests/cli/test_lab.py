@@ -110,7 +110,7 @@ def test_the_real_model_needs_a_budget(log: str, capsys: pytest.CaptureFixture[s
     [
         (["lab_candidates:make_for"], 2, "it needs tenant"),
         (["lab_candidates:make_same", "--tools", "all"], 2, "write real for all"),
-        (["lab_candidates:make_same", "--tools", "real:fly"], 1, "tools=['fly']: the candidate has these: none"),
+        (["lab_candidates:make_same", "--tools", "real:fly"], 1, "the candidate has no tool 'fly'; it has: none"),
         (["lab_candidates:make_same", "--where", "tag:silver"], 1, "no run is selected"),
         (["lab_candidates:make_same", "--where", "colour=red"], 1, "there is no filter 'colour'"),
         (["lab_candidates:make_same", "--max-cost", "much", "--model", "real"], 2, "'much' is not an amount"),

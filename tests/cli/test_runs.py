@@ -87,7 +87,7 @@ def test_runs_are_listed_and_shown(rxworker: Rxworker, log: str) -> None:
         "result: saw 1",
         "assistant: Done.",
     ]
-    assert "finished: 2 turns, 1 tool calls" in shown
+    assert "finished: 2 turns, 1 tool call, " in shown
 
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\r"

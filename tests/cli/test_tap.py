@@ -20,6 +20,7 @@ import pytest
 
 from rxworker import Worker
 from rxworker.cli import main
+from rxworker.cli.process import CommandError
 from rxworker.cli.tap import begin, read_line
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
@@ -125,12 +126,19 @@ async def test_a_run_of_another_server_is_recorded(tmp_path: Path) -> None:
         ("tap codex", "--log"),
         ("serve --tap codex --demo", "--tap needs --log"),
         ("serve --log memory: --tap nothing", "invalid choice: 'nothing'"),
+        ("serve --log memory: --tap proxy", "required: --to (see rxworker tap proxy --help)"),
         ("serve --log memory: --tap 'codex", "No closing quotation"),
     ],
 )
 def test_what_cannot_be_tapped_is_refused(options: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(re.findall(r"--tap|'[^']*$|\S+", options)) != 0
     assert expected in capsys.readouterr().err
+
+
+async def test_a_server_does_not_begin_with_a_folder_that_is_named_and_not_there() -> None:
+    async with MemoryLog() as log, AsyncExitStack() as opened:
+        with pytest.raises(CommandError, match="there is no folder 'nowhere'"):
+            await begin(read_line("claude-code nowhere"), log, opened)
 
 
 @pytest.mark.parametrize("source", ["otlp", "proxy --to http://127.0.0.1:9"])

@@ -135,6 +135,9 @@ def test_a_run_is_submitted_once_under_an_id(tmp_path: Path, capsys: pytest.Capt
     for at in ("30d", "2999-01-04T09:00+09:00"):
         assert main(["submit", "--log", log, "--at", at, "Two seats."]) == 0
     capsys.readouterr()
+    for at in ("tomorrowish", "4 weeks"):
+        assert main(["submit", "--log", log, "--at", at, "Two seats."]) == 2
+        assert "is not a moment, such as 2026-11-26T12:00:00, an age such as 24h" in capsys.readouterr().err
     assert main(["runs", "--log", log, "list", "--status", "queued"]) == 0
     assert "(it is due at 2999-01-04 00:00:00 UTC)" in capsys.readouterr().out.splitlines()[0]
 

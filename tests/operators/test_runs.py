@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from reactivex import GroupedObservable, Observable, never, of
@@ -130,6 +131,12 @@ def test_a_single_observable_is_refused_with_the_correct_call() -> None:
     single: Observable[Record] = of(RECORDS["a"])
     merge_runs(single).subscribe(on_error=errors.append)  # pyright: ignore[reportArgumentType]
     assert "merge_runs([run])" in str(errors[0])
+
+
+@pytest.mark.parametrize("given", ["runs", [3], [never(), "run-1"], None])
+def test_other_things_than_runs_are_refused_at_once(given: Any) -> None:
+    with pytest.raises(TypeError, match="merge_runs takes several runs, not "):
+        merge_runs(given)
 
 
 async def test_runs_of_workers_are_distinguished_and_lose_nothing() -> None:

@@ -686,7 +686,7 @@ async def test_stages_that_the_log_cannot_answer_are_refused() -> None:
     for stage in (call_tools, respond):
         with pytest.raises(ConfigurationError, match="stage"):
             await again(stored, stages={stage.__name__: stage})
-    with pytest.raises(ConfigurationError, match="these: look"):
+    with pytest.raises(ConfigurationError, match="it has: look"):
         await rerun(stored, Worker(MODEL, tools=[look]), tools=["fly"])
     with pytest.raises(ConfigurationError, match="give a Worker"):
         await rerun(stored, lambda: "no worker")  # pyright: ignore[reportArgumentType]

@@ -19,7 +19,7 @@ from msgspec import Struct
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker import Limits, Worker, on_abort, operators
+from rxworker import Limits, Worker, before_tool_call, on_abort, operators
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, DropOldest, Latest, Reliable
@@ -107,6 +107,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "in pipe, without arguments": (lambda: Source[Event]().pipe(lines), "with parentheses"),  # pyright: ignore
     "in pipe of an observable": (lambda: reactivex.of(1).pipe(text_deltas), "with parentheses"),  # pyright: ignore
     "as a gauge": (lambda: combine_gauges(Row(), count=ops.count), "with parentheses"),  # pyright: ignore
+    "a gate with a number for a text": (lambda: hold_back(bool, replacement=7), r'replacement="\*\*\*"'),  # pyright: ignore
+    "a gate that looks far ahead": (lambda: hold_back(bool, ahead=300), "at most half the window, which is 400"),
+    "a number in place of a hook's name": (lambda: worker(hooks=[before_tool_call(print, before=7)]), "names of hooks"),
     # models
     "a model without a name": (lambda: Worker(Nameless()), "has stream.., but no name"),  # pyright: ignore
     "a name in place of a model": (lambda: Worker("claude"), "neither a provider"),  # pyright: ignore

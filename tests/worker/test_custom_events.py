@@ -17,7 +17,7 @@ from rxworker.boards import Dashboard, fold_log, panel
 from rxworker.decisions import Approve
 from rxworker.desk.conversation import conversation_id
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.events import Custom, CustomEvent, Record, RunStart, RunStop, TextDelta, ToolStart
+from rxworker.events import Custom, CustomEvent, Ping, Record, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.log.format import record_of
 from rxworker.log.transfer import fork_run
@@ -261,3 +261,26 @@ async def test_an_event_after_the_end_is_dropped_with_a_warning(caplog: pytest.L
     kept[0].emit(Score(1.0))
     assert [record async for record in run][-1] == last
     assert "acme.score was emitted after its run had ended" in caplog.text
+
+
+@pytest.mark.parametrize("event", ["done", Score, Ping(), None])
+async def test_what_is_not_an_event_of_the_application_is_refused_where_it_is_emitted(event: Any) -> None:
+    said = "context.emit takes an event of the application"
+
+    @on_message_send
+    def emit(context: Any) -> None:
+        with pytest.raises(ConfigurationError, match=said):
+            context.emit(event)
+
+    @tool
+    def emit_it(context: ToolContext) -> str:
+        """Emit it."""
+        with pytest.raises(ConfigurationError, match=said):
+            context.emit(event)
+        return "refused"
+
+    log = MemoryLog()
+    worker = Worker(ScriptedModel([call("emit_it"), "Hi."]), tools=[emit_it], hooks=[emit], log=log)
+    result = await worker.run("Hi")
+    assert result.conversation.messages[2].tool_results[0].text == "refused"
+    assert result.text == "Hi."

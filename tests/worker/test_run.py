@@ -98,7 +98,7 @@ def test_run_sync_serves_scripts_again_and_again() -> None:
 
 
 async def test_run_sync_within_a_loop_names_the_remedy() -> None:
-    with pytest.raises(LocalProtocolError, match=r"await worker\.run"):
+    with pytest.raises(LocalProtocolError, match=r"worker\.run_sync\(\.\.\.\) cannot wait .*await worker\.run"):
         Worker(ScriptedModel([])).run_sync("hi")
 
 

@@ -26,7 +26,7 @@ from reactivex.scheduler import VirtualTimeScheduler
 
 from rxworker.boards import read_selection
 from rxworker.boards.selection import Selecting
-from rxworker.errors import ConfigurationError, ExecutionFailedError, InputRefusedError, LocalProtocolError
+from rxworker.errors import ConfigurationError, ExecutionFailedError, InputRefusedError, LocalProtocolError, nearest
 from rxworker.events import Annotation, AttemptStart, Record, RunStart, SharedStateChange
 from rxworker.events.arguments import arguments_object
 from rxworker.hub.history import expand
@@ -418,7 +418,8 @@ class _Rerun:
     ) -> None:
         names = () if isinstance(tools, str) else tools
         if missing := [name for name in names if name not in candidate.tools]:
-            raise ConfigurationError(f"tools={missing}: the candidate has these: {candidate.tools}")
+            remedy = f"{nearest(missing[0], candidate.tools.names)}; it has: {candidate.tools}"
+            raise ConfigurationError(f"the candidate has no tool {missing[0]!r}{remedy}")
         own = "the candidate has a stage {} of its own, which the log cannot answer: give "
         if not candidate.starts_early and tools != "real":
             raise ConfigurationError(f"{own.format('call_tools')}tools='real' if they may run", page="run-again")

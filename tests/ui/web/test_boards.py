@@ -701,6 +701,7 @@ async def test_a_client_selects_a_time_and_runs(is_stored: bool) -> None:
             "label=x",
             "tenant=",
             "last=soon",
+            "tenantt=acme",
         ):
             error = (await client.get(f"api/boards/desk?{query}", 400))["error"]
             assert query.partition("=")[0] in error["message"], query

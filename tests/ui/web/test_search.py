@@ -113,6 +113,7 @@ async def test_a_run_is_found_by_what_it_thought_and_by_what_runs_inside_it_did(
         ("min_cost=nan", "$.min_cost`"),
         ("limit=0", ">= 1 - at `$.limit`"),
         ("limit=1001", "<= 1000 - at `$.limit`"),
+        ("wroker=clerk", "there is no parameter 'wroker'; did you mean 'worker'?"),
     ],
 )
 async def test_a_query_that_is_not_valid_is_refused(open_desk: OpenDesk, query: str, remedy: str) -> None:

@@ -144,6 +144,7 @@ class BoardQuery(Struct, frozen=True):
     """
 
     several: ClassVar[tuple[str, ...]] = ("label",)
+    beside: ClassVar[frozenset[str]] = frozenset({"panel", "group", "after", "token", "link"})
 
     run: str = ""
     conversation: str = ""

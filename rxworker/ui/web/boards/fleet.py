@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -80,6 +80,8 @@ class RunFilter(Struct, frozen=True):
         text: Only runs with this text, in upper or lower case.
         limit: At most so many.
     """
+
+    beside: ClassVar[frozenset[str]] = frozenset({"token"})
 
     status: StoredStatus | Literal["failed", "cancelled", "stopped"] | None = None
     since: float | None = None

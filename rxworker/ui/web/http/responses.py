@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError, message_of
+from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError, message_of, nearest
 from rxworker.log import EventLog, RunInfo
 from rxworker.operators.gate import expect_allowed
 from rxworker.protocols.native import encode_json
@@ -176,12 +176,17 @@ def decode_body(body: bytes, read: Callable[[bytes], A]) -> A:
 def read_query(request: WebRequest, kind: type[S]) -> S:
     """Read the parameters of the address as a value of this type.
 
-    Unknown parameters are ignored, and of several with one name the first counts, except for those that a class
-    variable ``several`` of the type names.
+    Of several with one name the first counts, except for those that a class variable ``several`` of the type names.
+    Unknown parameters, which may be those of the program around, are ignored. One that is nearly a parameter of a type
+    with a class variable ``beside`` is refused, unless that names it: a misspelt filter would let everything through.
 
     Raises:
         ApiError: They do not match the type. The error names what a parameter may be, if its type does.
     """
+    beside: frozenset[str] | None = getattr(kind, "beside", None)
+    for each in () if beside is None else request.query.keys() - {*kind.__struct_encode_fields__, *beside}:
+        if remedy := nearest(each, kind.__struct_encode_fields__):
+            raise ApiError(400, "bad_request", f"there is no parameter {each!r:.60}{remedy}")
     given: dict[str, object] = dict(request.query)
     for name in getattr(kind, "several", ()):
         if name in given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
@@ -54,6 +54,8 @@ class RunQuery(Struct, frozen=True):
         limit: At most so many.
         after: Only those that come after this run in that order.
     """
+
+    beside: ClassVar[frozenset[str]] = frozenset({"token"})
 
     text: str = field(default="", name="q")
     status: RunStatus | None = None
