@@ -126,3 +126,12 @@ def test_what_stands_in_a_pipe_elsewhere_has_a_drawing_too(room: str, path: str)
         value = getattr(value, part)
     lines = drawing(inspect.getdoc(value) or "")
     assert any("--" in line or "|" in line for line in lines)
+
+
+def test_the_testing_kit_exports_the_names_that_its_page_lists() -> None:
+    page = (ROOT / "docs" / "how-to" / "test-your-worker.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^- ((?:`\w+`(?:, )?)+):", page.partition("\n## All names\n")[2], re.MULTILINE)
+    names = [name for each in listed for name in re.findall(r"\w+", each)]
+    testing = importlib.import_module("rxworker.testing")
+    assert [name for name in names if not hasattr(testing, name)] == ["a"]  # of a drawing
+    assert len(names) > 20

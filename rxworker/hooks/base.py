@@ -152,7 +152,9 @@ def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...
     Raises:
         ConfigurationError: One is not a string, or is the hook itself.
     """
-    mentioned = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)
+    if not isinstance(names, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(f"{side}={names!r} of hook {name!r}: give names of hooks")
+    mentioned = (names,) if isinstance(names, str) else tuple(names)
     for other in mentioned:
         if not isinstance(cast("object", other), str):
             raise ConfigurationError(f"{side}={other!r} of hook {name!r}: give names of hooks")

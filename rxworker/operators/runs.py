@@ -203,8 +203,8 @@ def _is_run(item: object) -> bool:
     return isinstance(getattr(item, "records", None), Observable)
 
 
-def _records_of(run: object) -> Observable[Record] | None:
-    records = run if isinstance(run, Observable) else getattr(run, "records", None)
+def _records_of(run: Records) -> Observable[Record] | None:
+    records: object = run if isinstance(run, Observable) else getattr(run, "records", None)
     return cast("Observable[Record]", records) if isinstance(records, Observable) else None
 
 

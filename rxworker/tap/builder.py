@@ -22,10 +22,10 @@ from rxworker.errors import RunCancelledError, describe, message_of
 from rxworker.events import BlockStart, BlockType, Event, ResponseEvent, ResponseStatus, Status, ToolUseMetadata, Usage
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Conversation, Json, JsonObject, Message, StopKind, StopReason, ToolCall, ToolResult
-from rxworker.messages.content import ResultContent
 from rxworker.messages.message import Input, read_input
 from rxworker.messages.settings import check_type
 from rxworker.state.run import Cause
+from rxworker.tools.results import to_content
 
 S_contra = TypeVar("S_contra", contravariant=True)
 
@@ -39,6 +39,7 @@ UNKNOWN = "unknown"
 """The name of a tool that a source does not report."""
 CANCELLED = ("CancelledError", "RunCancelled", "RunTimedOut")
 """The names of the errors with which other libraries report that a run was cancelled."""
+_CALL = "run.call('call_1', 'look_up', {'word': 'blue'})"
 CUT = "The run ended while this tool ran. Whether it had an effect is not known."
 
 
@@ -181,6 +182,8 @@ class RunBuilder:
             labels: Its labels.
         """
         messages = () if given is None else read_input(given)
+        for name, value in (labels or {}).items():
+            check_type(f"the label {name}", value, str, "run.start(labels={'tenant': 'acme'})")
         if self.status == "running":
             self.add(*messages)
             return
@@ -215,6 +218,7 @@ class RunBuilder:
             service: The host.
             since: When it was sent, if ``time`` is that of its response; ``None``: then.
         """
+        check_type("the id of a response", response_id, str, "run.request(response_id='msg_1')", optional=True)
         time, self.time = self.time, self.time if since is None else since
         self.attempt(model, provider, service)
         self._emit(Status(ResponseStatus.STARTED, response_id, model or None))
@@ -222,6 +226,8 @@ class RunBuilder:
 
     def attempt(self, model: str = "", provider: str = "", service: str = "") -> None:
         """The same, where the start of the response follows with `decoded`."""
+        for name in (model, provider, service):
+            check_type("the name of a model, provider or host", name, str, "run.request('small')", optional=True)
         self.start()
         self.respond()
         if self._failure:
@@ -270,9 +276,10 @@ class RunBuilder:
         A call that is reported a second time, before its result, is no other call: its arguments count if none have
         come in pieces.
         """
-        known = self._calls.get(call_id)
+        known = self._calls.get(check_type("the id of a call", call_id, str, _CALL))
         if known is not None and known.result is None:
             return
+        check_type("the name of a tool", name, str, _CALL, optional=True)
         if call_id not in self._open:
             kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
             self._begin(kind, call_id, ToolUseMetadata(call_id, name or UNKNOWN))
@@ -364,6 +371,7 @@ class RunBuilder:
 
     def fail(self, message: str, code: str | None = None, *, retryable: bool = False) -> None:
         """The response has failed."""
+        check_type("why a response has failed", message, str, "run.fail(str(error))")
         if not self.is_responding:
             self.request()
         self.decoded((events.Error(code, message, retryable), Status(ResponseStatus.FAILED)))
@@ -452,7 +460,7 @@ class RunBuilder:
     def tool_stop(
         self,
         call_id: str,
-        content: ResultContent = "",
+        content: object = "",
         *,
         is_error: bool = False,
         name: str = "",
@@ -462,7 +470,7 @@ class RunBuilder:
 
         Args:
             call_id: The id of the call.
-            content: Its result for the model.
+            content: Its result for the model: what a tool may return.
             is_error: Whether it has failed.
             name: The name of the tool, if no response has made the call.
             seconds: How long it took; by default since `tool_start`, or else since its call, where the source has the
@@ -481,7 +489,7 @@ class RunBuilder:
         if call_id in self._inner:
             self._inner[call_id].end()
         each = self._calls[call_id]
-        each.result = ToolResult(call_id, content, is_error, each.call.name)
+        each.result = ToolResult(call_id, to_content(content, each.call.name), is_error, each.call.name)
         self._emit(events.ToolStop(each.result, max(took, 0.0), call_id, each.place, is_error, each.call.name))
 
     def _now(self) -> float:
@@ -582,6 +590,7 @@ class RunBuilder:
             reason: Why; shown to users, not interpreted.
             cause: The kind of the end.
         """
+        check_type("why a run has ended", reason, str, "run.abort(str(error))")
         if self.status == "over":
             return
         self.start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import math
 import threading
 import time
 import typing
@@ -655,11 +654,13 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
         flag: object = getattr(policy, name)
         if not isinstance(flag, bool):
             raise ConfigurationError(f"{name}={flag!r}: give True or False")
-    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
-        raise ConfigurationError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out")
+    check_number("timeout", timeout, above=0, optional=True)
+    if timeout == float("inf"):
+        raise ConfigurationError("timeout=inf: leave it out for no time-out")
     if effect not in typing.get_args(Effect):
         raise ConfigurationError(f"effect={effect!r}: give one of {typing.get_args(Effect)}")
-    if retries < 0 or (retries and effect == "write"):
+    check_number("retries", retries, whole=True)
+    if retries and effect == "write":
         raise ConfigurationError(
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"

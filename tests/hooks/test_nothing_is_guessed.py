@@ -43,7 +43,7 @@ POLICIES: dict[str, tuple[object, str]] = {
     "the class": (ToolPolicy, "the policy of tool 'raw' is <class"),
     "an unknown effect": (ToolPolicy(effect="none"), "effect='none': give one of"),  # pyright: ignore[reportArgumentType]
     "retries of a write": (ToolPolicy(retries=2), "only a tool that may be repeated"),
-    "no time": (ToolPolicy(timeout=0), "give seconds above 0"),
+    "no time": (ToolPolicy(timeout=0), "give a number above 0"),
     "a word for yes": (ToolPolicy(requires_approval="no"), "requires_approval='no': give True"),  # pyright: ignore[reportArgumentType]
     "nothing for yes": (ToolPolicy(requires_approval=None), "requires_approval=None: give True"),  # pyright: ignore[reportArgumentType]
     "a number for alone": (ToolPolicy(barrier=1), "barrier=1: give True"),  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,8 @@ import pytest
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunAbort, RunStop, ToolStart, ToolStop, Usage
-from rxworker.messages import Message, StopKind, StopReason
+from rxworker.messages import Message, StopKind, StopReason, Text
+from rxworker.protocols.native import decode_record, encode_record
 from rxworker.state import RunState, fold_run
 from rxworker.tap import RunBuilder, Tapped
 from rxworker.testing.conformance import lint
@@ -131,7 +132,41 @@ def test_a_tool_whose_start_is_not_reported_took_from_its_call(times: tuple[floa
     assert [each.event.seconds for each in run.take() if isinstance(each.event, ToolStop)] == [seconds]
 
 
-@pytest.mark.parametrize(("verb", "given"), [("text", 5), ("thinking", b"Hm."), ("usage", {"input_tokens": 1})])
-def test_what_is_of_the_wrong_type_is_refused_when_it_is_reported(verb: str, given: object) -> None:
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("text", [5]),
+        ("thinking", [b"Hm."]),
+        ("usage", [{"input_tokens": 1}]),
+        ("call", [7, "look"]),
+        ("call", ["a", print]),
+        ("tool_start", [7, "look"]),
+        ("tool_stop", [7, "done"]),
+        ("request", [5]),
+        ("request", ["small", "provider", 5]),
+        ("fail", [ValueError("boom")]),
+        ("abort", [ValueError("boom")]),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_refused_when_it_is_reported(verb: str, given: list[object]) -> None:
     with pytest.raises(ConfigurationError, match="give it like this: run"):
-        getattr(RunBuilder(), verb)(given)
+        getattr(RunBuilder(), verb)(*given)
+
+
+def test_a_label_that_no_log_could_read_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the label tenant is a int"):
+        RunBuilder().start(labels={"tenant": 7})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("given", "content"), [({"degrees": 17}, '{"degrees":17}'), (None, ""), (7, "7"), ([Text("a")], (Text("a"),))]
+)
+def test_the_result_of_a_call_is_what_a_tool_may_return(given: object, content: object) -> None:
+    run = RunBuilder()
+    run.tool_start("a", "look")
+    run.tool_stop("a", given)
+    [stop] = [each.event for each in run.take() if isinstance(each.event, ToolStop)]
+    assert stop.result is not None
+    assert stop.result.content == content
+    kept = Record(1, "run-1", 1, 1, 0.0, stop)
+    assert decode_record(encode_record(kept)) == kept

@@ -239,6 +239,9 @@ def test_what_cannot_be_a_tool_is_refused(thing: Any, message: str) -> None:
     [
         ({"timeout": 0}, "timeout=0"),
         ({"timeout": -1.0}, r"timeout=-1\.0"),
+        ({"timeout": "5"}, "timeout='5': give a number above 0"),
+        ({"timeout": float("inf")}, "timeout=inf: leave it out"),
+        ({"retries": "2", "effect": "pure"}, "retries='2': give a whole number"),
         ({"effect": "read"}, "effect='read'"),
         ({"retries": 1}, "only a tool that may be repeated"),
         ({"retries": -1, "effect": "pure"}, "retries=-1"),

@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "as a gauge": (lambda: combine_gauges(Row(), count=ops.count), "with parentheses"),  # pyright: ignore
     "a gate with a number for a text": (lambda: hold_back(bool, replacement=7), r'replacement="\*\*\*"'),  # pyright: ignore
     "a gate that looks far ahead": (lambda: hold_back(bool, ahead=300), "at most half the window, which is 400"),
-    "a number in place of a hook's name": (lambda: worker(hooks=[before_tool_call(print, before=7)]), "names of hooks"),
+    "a number in place of a hook's name": (lambda: worker(hooks=[before_tool_call(print, before=7)]), "names of"),  # pyright: ignore
     # models
     "a model without a name": (lambda: Worker(Nameless()), "has stream.., but no name"),  # pyright: ignore
     "a name in place of a model": (lambda: Worker("claude"), "neither a provider"),  # pyright: ignore
