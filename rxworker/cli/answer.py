@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rxworker import events
 from rxworker.cli.process import explain, write_error
+from rxworker.desk.conversation import Prompt
 from rxworker.errors import RunCancelledError
 from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.run.run import Run
@@ -110,24 +111,34 @@ def answer(
         KeyboardInterrupt: Ctrl-C was pressed while the run was being cancelled, and has not ended.
     """
     notifications: SimpleQueue[Notification] = SimpleQueue()
-    with on_signals(lambda _: notifications.put(KeyboardInterrupt()), (signal.SIGINT,)):
+    prompt = Prompt()
+
+    def interrupt(_: int) -> None:
+        notifications.put(KeyboardInterrupt())
+        background.loop.call_soon_threadsafe(prompt.cancel)
+
+    with on_signals(interrupt, (signal.SIGINT,)):
         try:
-            run = background.run(_begin(session, line, notifications, gate))
-        except Exception as error:
-            page.note(explain(error), failed=True)
-            return error
-        error = _follow(run, background, notifications, page)
+            run = background.run(_begin(session, line, notifications, prompt, gate))
+        except Exception as failed:
+            run, error = None, failed
+        else:
+            error = _follow(run, background, notifications, page)
     is_cancelled = isinstance(error, RunCancelledError)
     if error is not None:
         page.note("cancelled" if is_cancelled else explain(error), failed=not is_cancelled)
-    if counted and (usage := describe_usage(run.state.usage)):
+    if counted and run is not None and (usage := describe_usage(run.state.usage)):
         page.note(usage)
     return error
 
 
-async def _begin(session: Session, line: str, notifications: SimpleQueue[Notification], gate: InputGate | None) -> Run:
-    """Start the run."""
-    await expect_allowed(gate, line)
+async def _begin(
+    session: Session, line: str, notifications: SimpleQueue[Notification], prompt: Prompt, gate: InputGate | None
+) -> Run:
+    """Start the run, unless it is cancelled while the gate checks the input."""
+    await prompt.wait_for(expect_allowed(gate, line))
+    if prompt.is_cancelled:
+        raise RunCancelledError("by the user")
     run = session.run(line)
     run.subscribe(notifications.put, notifications.put, lambda: notifications.put(None))
     return run

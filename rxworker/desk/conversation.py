@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from operator import attrgetter
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ from rxworker.resume.stored import LoadedRun, read_run
 from rxworker.run.run import Run, end_of
 from rxworker.turn.result import Paused
 from rxworker.worker.session import Session
+
+A = TypeVar("A")
 
 
 def new_conversation() -> str:
@@ -111,6 +114,45 @@ async def delete_runs(log: EventLog, runs: Sequence[RunInfo]) -> None:
             left = await log.listed(info.run_id)
             if left is not None and left.status != "deleted":
                 raise  # it was not another client that has deleted it
+
+
+class Prompt:
+    """What a person has sent to a conversation, from its receipt to its answer. What cancels it cancels no other.
+
+    Attributes:
+        is_cancelled: Whether it was cancelled.
+
+    >>> async def main() -> None:
+    ...     prompt = Prompt()
+    ...     asyncio.get_running_loop().call_soon(prompt.cancel)
+    ...     print(await prompt.wait_for(asyncio.sleep(60, "checked")), prompt.is_cancelled)
+    >>> asyncio.run(main())
+    None True
+    """
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._waiting: asyncio.Task[Any] | None = None
+
+    def cancel(self) -> None:
+        """Cancel it, and what it waits for."""
+        self.is_cancelled = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def wait_for(self, work: Coroutine[Any, Any, A]) -> A | None:
+        """The result of work that ends with the prompt, such as its check; ``None`` if the prompt is cancelled."""
+        task = self._waiting = asyncio.get_running_loop().create_task(work)
+        try:
+            if self.is_cancelled:
+                task.cancel()
+            await asyncio.wait({task})
+        finally:
+            self._waiting = None
+            task.cancel()
+        self.is_cancelled = self.is_cancelled or task.cancelled()
+        result = None if task.cancelled() else task.result()
+        return None if self.is_cancelled else result
 
 
 MAX_NEW = 100

@@ -81,11 +81,12 @@ class Meanwhile:
         decided = await task
         return None if decided is None else decided_now(pause, self._shown, decided)
 
-    def close(self) -> None:
-        """Cancel the question."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+    def close(self) -> asyncio.Task[Decided] | None:
+        """Cancel the question. Returns its task, which ends when it is withdrawn; ``None`` if none is open."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        return task
 
     async def _decide(self, run: Run[Any], shown: PauseState) -> Decided:
         try:

@@ -220,7 +220,7 @@ async def test_a_question_of_an_editor_decides_nothing_after_another_door_has(lo
     run = agent._sessions[session].opened.run  # pyright: ignore[reportPrivateUsage]
     assert run is not None
     run.decide({NESTED: Approve()})
-    await client.until(lambda: bench.done)
+    await client.until(lambda: bench.done and client.withdrawn == [1])
     client.send({"id": 1, "result": {"outcome": {"outcome": "selected", "optionId": "reject_once"}}})
     bench.may_end.set()
     assert (await prompt)["stopReason"] == "end_turn"
@@ -324,12 +324,16 @@ async def test_what_was_denied_while_the_run_went_on_is_not_part_of_the_next_for
     assert ['"a"' in form for form in forms] == [True, False]
 
 
-async def test_a_form_is_not_open_any_more_when_its_run_was_cancelled_elsewhere(log: EventLog | None) -> None:
-    bench, forms = Bench(log), list[Any]()
+@pytest.mark.parametrize("ends_it", ["decision", "cancel"])
+async def test_a_form_is_withdrawn_when_its_question_is_decided_elsewhere(log: EventLog | None, ends_it: str) -> None:
+    bench, forms, withdrawn = Bench(log), list[Any](), asyncio.Event()
 
     async def elicit(_: Any, params: Any) -> mcp.types.ElicitResult:
         forms.append(params)
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            withdrawn.set()
         raise AssertionError
 
     server = McpServer({"worker": lambda: bench.worker("nested", "slow")}, log=log)
@@ -338,9 +342,38 @@ async def test_a_form_is_not_open_any_more_when_its_run_was_cancelled_elsewhere(
         await until(lambda: forms)
         [entry] = server._store.of(None)  # pyright: ignore[reportPrivateUsage]
         assert entry.here is not None
-        entry.here.cancel()
-        assert (await calling).is_error
+        if ends_it == "cancel":
+            entry.here.cancel()
+            assert (await calling).is_error
+        else:
+            entry.here.decide({NESTED: Approve()})
+            await until(lambda: bench.done)
+        async with asyncio.timeout(SECONDS):
+            await withdrawn.wait()
         assert [task for task in asyncio.all_tasks() if task.get_name() == "question" and not task.cancelling()] == []
+        bench.may_end.set()
+        await calling
+    assert len(forms) == 1
+
+
+async def test_a_call_that_is_cancelled_while_its_form_stays_open_dismisses_the_paused_run(
+    log: EventLog | None,
+) -> None:
+    bench, asked = Bench(log), asyncio.Event()
+
+    async def elicit(*_: Any) -> mcp.types.ElicitResult:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server = McpServer({"worker": lambda: bench.worker("nested")}, log=log)
+    async with server.listen() as url, test_mcp.client(url, "legacy", elicit) as using:
+        calling = asyncio.create_task(using.call_tool("worker", {"message": "go"}))
+        await until(lambda: [each.status for each in server._store.of(None)] == ["paused"])  # pyright: ignore
+        await asked.wait()
+        calling.cancel()
+        await until(lambda: [each.status for each in server._store.of(None)] == ["aborted"])  # pyright: ignore
+    assert bench.done == []
 
 
 # The terminal

@@ -6,28 +6,36 @@ import asyncio
 import io
 import json
 import logging
+import signal
+import sys
+import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, redirect_stdout
 from typing import Any, get_args, get_type_hints
 
 import aiohttp
 import mcp
 import pytest
+from rich.console import Console
 
 from rxworker import Session, Worker, tool
 from rxworker.adapters.acp import AcpAgent
 from rxworker.adapters.acp.peer import Method
+from rxworker.adapters.asgi import AsgiApp
 from rxworker.adapters.mcp import McpServer
+from rxworker.cli.answer import Page
+from rxworker.cli.answer import answer as answer_to
 from rxworker.cli.chat import converse
 from rxworker.cli.main import COMMANDS, main
 from rxworker.cli.process import CommandError
 from rxworker.cli.resolve import WorkerOptions
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.log import MemoryLog
 from rxworker.operators import hold_back
 from rxworker.protocols import socket as wire
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call
+from rxworker.transport.clock import LoopThread
 from rxworker.ui.terminal.run import run_app
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.api import routes_of
@@ -36,7 +44,7 @@ from tests.adapters.mcp import test_mcp
 from tests.integration.test_map_input import stored_in
 from tests.ui.terminal.conftest import Open
 from tests.ui.terminal.conftest import open_app as open_app  # a fixture
-from tests.ui.web.conftest import BODIES
+from tests.ui.web.conftest import BODIES, serve_asgi
 
 SECRET = "hunter2"
 REFUSED = "the input is not accepted: a check refused it"
@@ -127,6 +135,41 @@ async def test_no_route_takes_what_a_check_refuses(desk: Desk) -> None:
     assert len(desk.model.requests) == 1
 
 
+CHAT = [{"id": "1", "role": "user", "content": "slow", "parts": [{"type": "text", "text": "slow"}]}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("api/runs", {"input": "slow"}),
+        ("ag-ui", {"threadId": "t", "runId": "r", "messages": CHAT}),
+        ("api/chat", {"id": "t", "messages": CHAT}),
+        ("v1/responses", {"model": "worker", "input": "slow"}),
+    ],
+)
+@pytest.mark.parametrize("is_mounted", [False, True])
+async def test_a_client_that_disconnects_while_its_request_is_checked_begins_no_run(
+    desk: Desk, path: str, body: dict[str, Any], is_mounted: bool
+) -> None:
+    slow = Slow()
+    settings = Settings(gate=hold_back(slow))
+    async with AsyncExitStack() as open_ones:
+        if is_mounted:
+            app = AsgiApp(desk.make, log=desk.log, settings=settings)
+            url = await open_ones.enter_async_context(serve_asgi(app))
+        else:
+            server = WebServer(desk.make, port=0, log=desk.log, settings=settings)
+            url = (await open_ones.enter_async_context(server)).url
+        http = await open_ones.enter_async_context(aiohttp.ClientSession(url, trust_env=False))
+        asking = asyncio.create_task(http.post(path, json=body).__aenter__())
+        await slow.is_checking.wait()
+        asking.cancel()
+        await slow.is_over.wait()
+        async with http.get("api/runs") as response:
+            assert (await response.json())["runs"] == []
+    assert (await desk.log.list(), slow.cancelled) == ([], 1)
+
+
 async def test_no_message_of_a_socket_shows_what_a_check_refuses(desk: Desk) -> None:
     server = WebServer(desk.make, port=0, log=desk.log, settings=Settings(gate=gate))
     async with server, aiohttp.ClientSession(server.url, trust_env=False) as http:
@@ -168,7 +211,7 @@ async def test_no_method_of_an_editor_takes_what_a_check_refuses(desk: Desk) -> 
         methods: dict[str, Method] = agent._peer._methods  # pyright: ignore[reportPrivateUsage] - also new ones
         assert len(methods) > 8
         for name, method in methods.items():
-            if not method.ends:
+            if name == "session/prompt" or not method.at_once:
                 for planted in ({"planted": SECRET}, {"prompt": [{"type": "text", "text": SECRET}]}):
                     with pytest.raises(RefusedError, match=REFUSED):
                         await client.ask(name, sessionId=session, cwd="/home/me", protocolVersion=1, **planted)
@@ -177,6 +220,84 @@ async def test_no_method_of_an_editor_takes_what_a_check_refuses(desk: Desk) -> 
         server = {"name": "a", "command": "/none", "args": [], "env": [{"name": "KEY", "value": SECRET}]}
         await client.ask("session/new", cwd="/home/me", mcpServers=[server])
     assert len(desk.model.requests) == 1
+
+
+class Slow:
+    """A check that takes its time about texts with ``slow`` in them.
+
+    Attributes:
+        is_checking: Set while it does.
+        is_over: Set since it has.
+        may_pass: Ends it.
+        cancelled: How many were cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.is_checking, self.is_over, self.may_pass = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.cancelled = 0
+
+    async def __call__(self, text: str) -> bool:
+        if "slow" in text:
+            self.is_checking.set()
+            self.is_over.clear()
+            try:
+                await self.may_pass.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+            finally:
+                self.is_checking.clear()
+                self.is_over.set()
+        return SECRET not in text
+
+
+async def test_a_prompt_that_is_cancelled_while_it_is_checked_begins_no_run(desk: Desk) -> None:
+    slow = Slow()
+    async with editor(desk, hold_back(slow)) as (_, client):
+        session = await client.open()
+        for text in "Hi", "Go on":  # before the first run, and after one
+            prompts = [client.prompt(session, f"slow {number}") for number in range(2)]
+            await slow.is_checking.wait()
+            client.send({"method": "session/cancel", "params": {"sessionId": session}})
+            after = client.prompt(session, text)  # what comes after a cancel is not cancelled
+            assert [(await each)["stopReason"] for each in prompts] == ["cancelled"] * 2
+            assert (await after)["stopReason"] == "end_turn"
+        slow.may_pass.set()
+        assert (await client.prompt(session, "slow")) == {"stopReason": "end_turn"}
+    assert slow.cancelled == 4
+    assert [request.conversation.messages[-1].text for request in desk.model.requests] == ["Hi", "Go on", "slow"]
+    assert len(await desk.log.list()) == 3
+
+
+@pytest.mark.parametrize("steps", range(30))
+@pytest.mark.parametrize("is_gated", [True, False])
+async def test_a_cancel_reaches_the_prompts_before_it_and_none_after_it(desk: Desk, steps: int, is_gated: bool) -> None:
+    """Whichever await of the first prompt it meets: the check, the log, the beginning of the run, or its answer."""
+    async with editor(desk, gate if is_gated else None) as (_, client):
+        session = await client.open()
+        first = client.prompt(session, "First")
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        client.send({"method": "session/cancel", "params": {"sessionId": session}})
+        await asyncio.wait({first})
+        second = client.prompt(session, "Second")
+        reasons = [(await each)["stopReason"] for each in (first, second)]
+        assert reasons in (["cancelled", "end_turn"], ["end_turn"] * 2)
+    assert [m.text for m in desk.model.requests[-1].conversation.messages if m.role == "user"][-1] == "Second"
+    runs = [(info.row.title, info.status) for info in reversed(await desk.log.list())]
+    several = [("First", "finished")], *[[("First", "aborted")], []] * (reasons[0] == "cancelled")
+    assert runs[-1] == ("Second", "finished")
+    assert runs[:-1] in several  # one that had finished just then is what it is
+
+
+async def test_a_client_that_leaves_while_its_prompt_is_checked_begins_no_run(desk: Desk) -> None:
+    slow = Slow()
+    async with editor(desk, hold_back(slow)) as (_, client):
+        prompt = client.prompt(await client.open(), "slow")
+        await slow.is_checking.wait()
+        client.leave()
+        assert (await prompt)["stopReason"] == "cancelled"
+    assert (await desk.log.list(), slow.cancelled) == ([], 1)
 
 
 async def test_a_check_that_fails_refuses_but_not_the_end_of_a_prompt(desk: Desk) -> None:
@@ -238,7 +359,82 @@ async def test_no_input_of_an_mcp_client_passes_that_a_check_refuses(desk: Desk,
         assert test_mcp.text_of(result) == "Done."
 
 
+@pytest.mark.parametrize("mode", test_mcp.MODES)
+async def test_a_call_that_is_cancelled_while_it_is_checked_begins_no_run(desk: Desk, mode: str) -> None:
+    slow = Slow()
+    server = McpServer({"worker": desk.make}, log=desk.log, settings=Settings(gate=hold_back(slow)))
+    async with server.listen() as url, test_mcp.client(url, mode) as using:
+        calling = asyncio.create_task(using.call_tool("worker", {"message": "slow"}))
+        await slow.is_checking.wait()
+        calling.cancel()
+        await slow.is_over.wait()
+        assert test_mcp.text_of(await using.call_tool("worker", {"message": "Hi"})) == "Done."
+    assert (len(await desk.log.list()), slow.cancelled) == (1, 1)
+
+
+async def test_a_call_that_is_cancelled_while_its_answer_is_checked_dismisses_its_run(desk: Desk) -> None:
+    slow = Slow()
+
+    async def elicit(*_: Any) -> mcp.types.ElicitResult:
+        return mcp.types.ElicitResult(action="accept", content={"approve": True, "reason": "slow"})
+
+    server = McpServer({"worker": desk.make}, log=desk.log, settings=Settings(gate=hold_back(slow)))
+    async with server.listen() as url, test_mcp.client(url, "legacy", elicit) as using:
+        calling = asyncio.create_task(using.call_tool("worker", {"message": "wipe"}))
+        await slow.is_checking.wait()
+        calling.cancel()
+        await slow.is_over.wait()
+        async with asyncio.timeout(30), aclosing(desk.log.changes()) as changes:
+            async for _ in changes:
+                if [info.status for info in await desk.log.list()] == ["aborted"]:
+                    break
+    assert (desk.wiped, slow.cancelled) == ([], 1)
+
+
 # The terminal
+
+
+async def test_what_is_cancelled_while_it_is_checked_stays_in_the_input_of_the_terminal(
+    desk: Desk, open_app: Open
+) -> None:
+    slow = Slow()
+    async with open_app(Session(desk.make(), log=desk.log), gate=hold_back(slow)) as person:
+        for text in "slow", "//slow", "/now slow":
+            saying = asyncio.create_task(person.say(text))  # until it is checked
+            await slow.is_checking.wait()
+            await person.press("ctrl+c")
+            await saying
+            assert person.typed == text
+            assert desk.model.requests == []
+        slow.may_pass.set()
+        await person.ask("slow", sees="Done.")
+    assert slow.cancelled == 3
+
+
+async def test_a_message_that_is_checked_begins_no_run_when_the_one_before_is_cancelled(
+    desk: Desk, open_app: Open
+) -> None:
+    slow, began = Slow(), asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        """Wait."""
+        began.set()
+        await asyncio.Event().wait()
+
+    worker = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait])
+    async with open_app(Session(worker, log=desk.log), gate=hold_back(slow)) as person:
+        await person.say("Hi")
+        await began.wait()
+        saying = asyncio.create_task(person.say("slow"))
+        await slow.is_checking.wait()
+        await person.press("ctrl+c")
+        await saying
+        await person.rest()
+        slow.may_pass.set()
+        await person.until(lambda: person.app.session.status == "ready")
+        assert person.typed == "slow"
+    assert (len(await desk.log.list()), slow.cancelled) == (1, 1)
 
 
 @pytest.mark.parametrize("text", [SECRET, f"/now {SECRET}", f"/rename {SECRET}", f"//{SECRET}"])
@@ -263,6 +459,29 @@ async def test_the_terminal_decides_nothing_with_what_a_check_refuses(desk: Desk
 
 
 # The command line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+def test_an_interrupt_ends_the_check_of_a_line() -> None:
+    slow, desk, shown = Slow(), Desk(), io.StringIO()
+
+    async def interrupted(text: str) -> bool:
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        return await slow(text)
+
+    # A runner in the background may ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with LoopThread("loop", asyncio.run) as background:
+            check = hold_back(interrupted)
+            error = answer_to(Session(desk.make()), background, "slow", Page(Console(file=shown)), check, counted=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(error, RunCancelledError)
+    assert (shown.getvalue().strip(), slow.cancelled) == ("cancelled", 1)
+    assert desk.model.requests == []
 
 
 async def test_a_line_that_a_check_refuses_begins_no_run(

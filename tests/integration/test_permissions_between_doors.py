@@ -161,6 +161,10 @@ class Terminal(Door):
         await self.app.allow("wipe", is_allowed=False)
 
 
+async def prompt_of(text: str) -> wire.Prompt:
+    return wire.Prompt(CHAT, [wire.TextContent(text)])
+
+
 class Editor(Door):
     """An editor, whose user approves the call always, or cancels the question."""
 
@@ -190,12 +194,12 @@ class Editor(Door):
 
     async def say(self) -> bool:
         self.asked, self.option = 0, ""
-        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent(self.text)]))
+        await self.acp.prompt(prompt_of(self.text))
         return self.asked > 0
 
     async def always(self) -> None:
         self.option = "allow_always"
-        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent("Clean up, always.")]))
+        await self.acp.prompt(prompt_of("Clean up, always."))
 
 
 class Served(Door):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from copy import copy
 from datetime import UTC, datetime
@@ -22,7 +22,10 @@ from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
+from typing import Any
 
+from msgspec import DecodeError, Raw
+from msgspec.json import decode
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import (
@@ -39,6 +42,7 @@ from rxworker.adapters.stdio import standard_streams
 from rxworker.decisions import CHOICES, Approve, ApproveAlways, Deny, PendingCalls, read_choice
 from rxworker.desk.conversation import (
     OpenConversation,
+    Prompt,
     conversation_id,
     conversations_in,
     delete_runs,
@@ -120,8 +124,8 @@ class AcpSession:
         self._peer = peer
         self._pause: ViewPause | None = None  # as the client has been shown what waits
         self._rejected: set[tuple[str, str]] = set()
-        self._is_busy = self._is_cancelled = False
-        self._request: asyncio.Task[wire.PermissionResult] | None = None
+        self._prompts: set[Prompt] = set()  # those that are checked or answered
+        self._prompt = Prompt()  # the one that is answered, if it is one of these
         self._meanwhile = Meanwhile(self._ask)
         # The items that the client has received of a run that another process may continue.
         self._shown: tuple[str, AcpEncoder] | None = None
@@ -134,20 +138,31 @@ class AcpSession:
         Raises:
             RpcError: One is.
         """
-        if self._is_busy:
+        if self._prompt in self._prompts:
             raise RpcError(INVALID_REQUEST, f"a prompt of {self.id} is being answered: wait for it, or cancel it")
 
-    async def prompt(self, given: wire.Prompt) -> StopReason:
-        """Answer a prompt.
+    async def prompt(self, given: Coroutine[Any, Any, wire.Prompt]) -> StopReason:
+        """Answer a prompt, unless it is cancelled while it is read, which a gate may delay.
 
         Raises:
-            RpcError: Another prompt is being answered, or the run failed.
+            RpcError: Another prompt is being answered, it cannot be read, or the run failed.
             LocalProtocolError: The prompt is empty.
+            InputRefusedError: The gate has not let it pass.
             LogError: The log cannot be read or written.
         """
-        self.check_free()
-        message = read_prompt(given.prompt)
-        self._is_busy, self._is_cancelled = True, False
+        prompt = Prompt()
+        self._prompts.add(prompt)
+        try:
+            if (read := await prompt.wait_for(given)) is None:
+                return "cancelled"
+            self.check_free()
+            message = read_prompt(read.prompt)
+            self._prompt = prompt
+            return await self._answer(message)
+        finally:
+            self._prompts.discard(prompt)
+
+    async def _answer(self, message: Message) -> StopReason:
         self.opened.decided.clear()  # of a prompt that was cancelled between two questions
         try:
             run = await self._begin(message)
@@ -157,15 +172,19 @@ class AcpSession:
                 self.opened.run.cancel(reason=CANCELLED)
             raise
         finally:
-            self._is_busy = False
             self._meanwhile.close()
 
     async def cancel(self) -> None:
-        """End the run, and the question that it waits for."""
-        self._is_cancelled = True
-        if self._request is not None:
-            self._request.cancel()
+        """Cancel the prompts that have come, with the run and what they wait for."""
+        for prompt in self._prompts:
+            prompt.cancel()
         await self.opened.cancel(CANCELLED)
+
+    async def leave(self) -> None:
+        """The client has left: cancel what is being checked, and end the run, or hand it over."""
+        for prompt in self._prompts - {self._prompt}:
+            prompt.cancel()
+        await self.opened.leave(LEFT)
 
     async def replay(self) -> None:
         """Send the client the updates of the earlier prompts.
@@ -198,6 +217,8 @@ class AcpSession:
             return await self._resume(shown, (message,))
         if self._before_refusal is not None:
             self.opened.session.conversation = self._before_refusal
+        if self._prompt.is_cancelled:
+            return None
         is_first = not opened.known
         run = opened.begin(message)
         title = title_of(run.state.conversation.messages[-1:])
@@ -208,7 +229,7 @@ class AcpSession:
 
     async def _begun(self, run: Run[object]) -> Run[object]:
         await run.barrier()
-        if self._is_cancelled:
+        if self._prompt.is_cancelled:
             await self.opened.cancel(CANCELLED)
         return run
 
@@ -225,7 +246,7 @@ class AcpSession:
             self.opened.decided.update(await self._meanwhile.answered(pause) or {})
             resumed = await self._resume(encoder.end)
             if resumed is None:
-                return "cancelled" if self._is_cancelled else "end_turn"
+                return "cancelled" if self._prompt.is_cancelled else "end_turn"
             run = resumed
 
     async def _show(self, run: Run[object]) -> AcpEncoder:
@@ -252,7 +273,7 @@ class AcpSession:
             RpcError: The run failed.
         """
         match encoder.end:
-            case _ if self._is_cancelled:
+            case _ if self._prompt.is_cancelled:
                 return "cancelled"
             case ViewFinish(stop_reason=reason):
                 kind = None if reason is None else reason.kind
@@ -285,7 +306,7 @@ class AcpSession:
         opened, pending = self.opened, self.opened.pending
         if pause.hook == UNTIL and not add:
             return None  # a process that works with the log wakes it
-        is_decided = not self._is_cancelled
+        is_decided = not self._prompt.is_cancelled
         while is_decided and (index := opened.next) is not None:
             decision = await self._decide(pending, index, pause.pending[index].id, pause.reason)
             if decision is None:
@@ -297,7 +318,7 @@ class AcpSession:
             title = pause.reason or f"Continue after the pause of {pause.hook}?"
             call: Wire = {"toolCallId": f"{pause.run_id}.pause", "title": title}
             is_decided = await self._choose(call, ONCE) == "allow_once"
-        if not is_decided or self._is_cancelled:
+        if not is_decided or self._prompt.is_cancelled:
             await opened.dismiss(CANCELLED)
             for each in pause.pending:
                 await self._notify(call_update(each.id, status="failed"))
@@ -342,22 +363,12 @@ class AcpSession:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
         options = [{"optionId": kind, "name": OPTIONS[kind], "kind": kind} for kind in kinds]
         request: Wire = {"sessionId": self.id, "toolCall": call, "options": options}
-        loop = asyncio.get_running_loop()
         answer = self._peer.request("session/request_permission", request, wire.PermissionResult)
-        task = self._request = loop.create_task(answer)
-        try:
-            await asyncio.wait({task})
-        finally:
-            self._request = None
-            task.cancel()
-        if task.cancelled():
-            self._is_cancelled = True
+        result = await self._prompt.wait_for(answer)
+        if result is None or result.outcome.outcome == "cancelled":
+            self._prompt.is_cancelled = True
             return None
-        outcome = task.result().outcome
-        if outcome.outcome == "cancelled":
-            self._is_cancelled = True
-            return None
-        return read_choice(outcome.option_id, kinds)
+        return read_choice(result.outcome.option_id, kinds)
 
     async def _notify(self, update: Wire) -> None:
         await self._peer.notify("session/update", {"sessionId": self.id, "update": update})
@@ -430,7 +441,7 @@ class AcpAgent:
         try:
             await self._peer.serve()
         finally:
-            await asyncio.gather(*[each.opened.leave(LEFT) for each in self._sessions.values()])
+            await asyncio.gather(*[each.leave() for each in self._sessions.values()])
             await self._peer.close()
             for session in self._sessions.values():
                 await session.resources.aclose()
@@ -439,8 +450,8 @@ class AcpAgent:
         methods = {
             "initialize": Method(wire.Initialize, self._initialize),
             "session/new": Method(wire.NewSession, self._new),
-            "session/prompt": Method(wire.Prompt, self._prompt),
-            "session/cancel": Method(wire.SessionRef, self._cancel, ends=True),
+            "session/prompt": Method(Raw, self._prompt, at_once=True),
+            "session/cancel": Method(wire.SessionRef, self._cancel, at_once=True),
             "session/close": Method(wire.SessionRef, self._close),
         }
         if (log := self._log) is not None:
@@ -491,8 +502,13 @@ class AcpAgent:
         await asyncio.gather(*[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()])
         return begun
 
-    async def _prompt(self, given: wire.Prompt) -> Wire:
-        return {"stopReason": await self._session(given.session_id).prompt(given)}
+    async def _prompt(self, given: Raw) -> Wire:
+        read, session = self._peer.read(given, wire.Prompt), None
+        with suppress(DecodeError, UnicodeError, RecursionError):
+            session = self._sessions.get(decode(given, type=wire.SessionRef).session_id)
+        if session is None:
+            raise no_session((await read).session_id)
+        return {"stopReason": await session.prompt(read)}
 
     async def _cancel(self, given: wire.SessionRef) -> None:
         await self._session(given.session_id).cancel()

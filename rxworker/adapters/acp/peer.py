@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -71,12 +72,12 @@ class Method(Struct, frozen=True):
     Attributes:
         params: The type of its parameters.
         call: Takes the parameters, and returns the result.
-        ends: Whether it only ends something, and waits for no gate.
+        at_once: Whether it does not wait for the gate: it only ends something, or reads its parameters itself.
     """
 
     params: type[Any]
     call: Callable[[Any], Awaitable[object]]
-    ends: bool = False
+    at_once: bool = False
 
 
 class _Error(Struct, frozen=True):
@@ -116,7 +117,7 @@ class Peer:
     def __init__(self, connection: Lines, methods: Mapping[str, Method], gate: InputGate | None = None) -> None:
         self._connection = connection
         self._gate = gate
-        self._methods = {"$/cancel_request": Method(_CancelRequest, self._cancel, ends=True), **methods}
+        self._methods = {"$/cancel_request": Method(_CancelRequest, self._cancel, at_once=True), **methods}
         self._redact = json_redactor()
         self._numbers = itertools.count(1)
         self._waiting: dict[Id, asyncio.Future[Raw]] = {}
@@ -158,7 +159,7 @@ class Peer:
         await self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: object, result: type[A]) -> A:
-        """Send a request, and wait for its result.
+        """Send a request, and wait for its result. A wait that is cancelled withdraws the request.
 
         Raises:
             RpcError: The other side returned an error, or a result of another type.
@@ -172,10 +173,36 @@ class Peer:
             data = await future
             await expect_allowed(self._gate, data)
             return msgspec.json.decode(data, type=result)
+        except asyncio.CancelledError:
+            if future.cancelled() or not future.done():
+                keep(self._withdraw(number), self._tasks)
+            raise
         except msgspec.DecodeError as error:
             raise RpcError(INTERNAL_ERROR, f"the result of {method}: {error}") from error
         finally:
             del self._waiting[number]
+
+    async def read(self, given: Raw | bytes, params: type[A], *, at_once: bool = False) -> A:
+        """Decode the parameters of a method, when the gate has let them pass.
+
+        Args:
+            given: The parameters as they came.
+            params: Their type.
+            at_once: Whether they need not pass it.
+
+        Raises:
+            InputRefusedError: The gate has not let them pass.
+            RpcError: They are of another type.
+        """
+        await expect_allowed(None if at_once else self._gate, given, LEFT_OUT)
+        try:
+            return msgspec.json.decode(given, type=params)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise RpcError(INVALID_PARAMS, f"the parameters: {error}") from error
+
+    async def _withdraw(self, number: Id) -> None:
+        with suppress(OSError):  # it has left
+            await self.notify("$/cancel_request", {"requestId": number})
 
     async def _receive(self, line: bytes) -> None:
         try:
@@ -243,15 +270,7 @@ class Peer:
             raise RpcError(METHOD_NOT_FOUND, f"there is no method {name[:80]!r}")
         try:
             given = b"{}" if message.params is UNSET else message.params
-            if not method.ends:
-                await expect_allowed(self._gate, given, LEFT_OUT)
-            params = msgspec.json.decode(given, type=method.params)
-        except InputRefusedError as error:
-            raise RpcError(INVALID_REQUEST, error.message) from error
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise RpcError(INVALID_PARAMS, f"the parameters of {name}: {error}") from error
-        try:
-            return await method.call(params)
+            return await method.call(await self.read(given, method.params, at_once=method.at_once))
         except (RpcError, OSError):
             raise
         except (LocalProtocolError, InputRefusedError) as error:

@@ -269,11 +269,12 @@ class Calls:
     async def _call(
         self, tool: ServedTool, context: Context, params: types.CallToolRequestParams
     ) -> JsonObject | types.InputRequiredResult:
-        await expect_allowed(self._gate, params.arguments)
+        responses = params.input_responses or {}
+        await expect_allowed(self._gate, [params.arguments, *_contents(responses)])
         if params.request_state is None:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
-            entry = await self._decide(params.request_state, params.input_responses or {})
+            entry = await self._decide(params.request_state, responses)
         progress, meanwhile = Progress(context), Meanwhile(partial(self._ask, context))
         try:
             while (entry := await self._follow(progress, meanwhile, entry)).status == "paused":
@@ -283,33 +284,31 @@ class Calls:
                 if decided is None:
                     await self._runs.cancel(entry, REFUSED)
                     break
-                left = _without(pending, decided)
-                if decided and not pending.own:
-                    entry = await self._runs.resume(entry, [decided.get(at) for at in range(len(pending.calls))])
-                    continue
-                if pending.hook == UNTIL:
+                if pending.hook == UNTIL and not decided:
                     return tool.failure(entry, f"The run waits: {entry.reason}")
-                if pending.by_client:
-                    entry = await self._runs.resume(
-                        entry, [decided.get(at, one) for at, one in enumerate(pending.without_client())]
-                    )
+                if pending.by_client or (decided and not pending.own):
+                    given = [decided.get(at, one) for at, one in enumerate(pending.without_client())]
+                    entry = await self._runs.resume(entry, given)
                     continue
+                left = _without(pending, decided)
                 forms = _forms_of(left, entry.run.state.pause)
                 if not all(_can_show(context, form) for form in forms.values()):
                     return tool.failure(entry, NO_FORMS + _question(left, entry.run.state.pause))
                 if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                     requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
                     return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
-                try:
-                    answers = {key: await _answer_to(context, form) for key, form in forms.items()}
-                except asyncio.CancelledError:
-                    # Dismissed. The package cancels again at every await, unless it is shielded.
-                    with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
-                        await self._runs.cancel(entry, LEFT)
-                    raise
-                entry = await self._decide(entry.id, answers, decided)
+                entry = await self._decide(entry.id, await self._answers(context, forms), decided)
+        except asyncio.CancelledError:
+            if entry.here is not None and not entry.here.done():
+                entry.here.cancel(reason=LEFT)
+            # Dismissed, if it is paused. The package cancels again at every await, unless it is shielded.
+            with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
+                await self._runs.cancel(entry, LEFT)
+            raise
         finally:
-            meanwhile.close()
+            question = meanwhile.close()
+        if question is not None:  # the client learns that it is withdrawn before the result ends its stream
+            await asyncio.wait({question}, timeout=CLEANUP_SECONDS)
         return tool.result(entry)
 
     async def _start(self, tool: ServedTool, given: Arguments) -> RunEntry:
@@ -333,10 +332,18 @@ class Calls:
             _can_show(context, f) for f in forms.values()
         ):
             return {}
-        answers = {key: await _answer_to(context, form) for key, form in forms.items()}
-        await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
-        decided = _decided(pending, answers)
+        decided = _decided(pending, await self._answers(context, forms))
         return None if decided is None else {at: each for at, each in enumerate(decided) if each is not None}
+
+    async def _answers(self, context: Context, forms: Mapping[str, Form]) -> Mapping[str, object]:
+        """The answers of the client's user.
+
+        Raises:
+            InputRefusedError: The gate of the server has not let one pass.
+        """
+        answers = {key: await _answer_to(context, form) for key, form in forms.items()}
+        await expect_allowed(self._gate, _contents(answers))
+        return answers
 
     async def _follow(self, progress: Progress, meanwhile: Meanwhile, entry: RunEntry) -> RunEntry:
         """Report the progress of a run until it ends, and return it as it is then."""
@@ -350,11 +357,6 @@ class Calls:
                         view.step(record)
                         meanwhile.look(entry.here, record.event)
                     await progress.report(entry, progress_line(view))
-        except asyncio.CancelledError:
-            meanwhile.close()
-            if entry.here is not None and not entry.here.done():
-                entry.here.cancel(reason=LEFT)
-            raise
         except Exception:  # the last record has the error that ended the run
             if not entry.run.done():
                 raise
@@ -367,16 +369,18 @@ class Calls:
 
         Raises:
             MCPError: An answer does not fit its form.
-            InputRefusedError: The gate of the server has not let one pass.
             ApiError: The run does not wait any more.
         """
-        await expect_allowed(self._gate, [getattr(each, "content", None) for each in answers.values()])
         entry = await self._runs.find_paused(run_id)
         decided = _decided(_without(entry.pending, before), answers)
         if decided is None:
             await self._runs.cancel(entry, REFUSED)
             return entry
         return await self._runs.resume(entry, [before.get(at, one) for at, one in enumerate(decided)])
+
+
+def _contents(answers: Mapping[str, object]) -> list[object]:
+    return [getattr(each, "content", None) for each in answers.values()]
 
 
 def _without(pending: PendingCalls, decided: Mapping[int, Decision]) -> PendingCalls:

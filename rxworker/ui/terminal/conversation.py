@@ -24,6 +24,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from rxworker.decisions import PendingCalls
+from rxworker.desk.conversation import Prompt
 from rxworker.desk.meanwhile import Meanwhile, asked_in
 from rxworker.errors import ConfigurationError, InputRefusedError, LocalProtocolError, RxWorkerError
 from rxworker.events import PauseState
@@ -120,6 +121,7 @@ class ConversationScreen(Screen[None]):
         self._clock: Timer | None = None
         self._began = 0.0
         self._is_wanted = False
+        self._checked: set[Prompt] = set()  # what the gate has not let pass yet
         self._meanwhile = session.meanwhile = Meanwhile(self._ask)
         self._commands = Commands(self, session, self.show_session, options.get("dashboard") or USAGE)
 
@@ -127,8 +129,8 @@ class ConversationScreen(Screen[None]):
         """Return whether a key is active now."""
         status, is_active = self.session.status, self.session.active is not None
         active = {
-            "cancel": is_active,
-            "interrupt": not is_active,
+            "cancel": is_active or bool(self._checked),
+            "interrupt": not is_active and not self._checked,
             "pause": status == "answering",
             "resume": status == "paused" or asked_in(self.session.active) is not None,
             "fold": self.can_fold,
@@ -369,7 +371,9 @@ class ConversationScreen(Screen[None]):
     # Actions on the run.
 
     def action_cancel(self) -> None:
-        """Cancel the run; the second time, leave."""
+        """Cancel the run, and what the gate is checking, which stays in the input; the second time, leave."""
+        for prompt in self._checked:
+            prompt.cancel()
         if self.session.status == "cancelling":
             self.post_message(Quit())
             return
@@ -427,13 +431,17 @@ class ConversationScreen(Screen[None]):
         self.query_one(Composer).focus()
 
     async def _is_allowed(self, given: object) -> bool:
-        """Whether the gate lets pass what the user has typed; otherwise the user was shown that it does not."""
+        """Whether the gate lets pass what the user has typed; otherwise the user has cancelled it, or was shown why."""
+        prompt = Prompt()
+        self._checked.add(prompt)
         try:
-            await expect_allowed(self.session.gate, given)
+            await prompt.wait_for(expect_allowed(self.session.gate, given))
         except InputRefusedError as error:
             self.notify(clean(error.message), severity="warning", timeout=20, markup=False)
             return False
-        return True
+        finally:
+            self._checked.discard(prompt)
+        return not prompt.is_cancelled
 
     # Actions on the display.
 

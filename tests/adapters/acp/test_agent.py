@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from acp.schema import (
+    CancelRequestNotification,
     InitializeResponse,
     ListSessionsResponse,
     NewSessionResponse,
@@ -65,6 +66,7 @@ class Client:
     def __init__(self, *choices: str) -> None:
         self.received: list[Told] = []
         self.questions: list[Told] = []
+        self.withdrawn: list[int] = []
         self.changed = asyncio.Event()
         self.choices = [*choices]
         self._sent: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -83,6 +85,9 @@ class Client:
         if message.get("method") == "session/update":
             SessionNotification.model_validate(message["params"])
             self.received.append(message["params"]["update"])
+        elif message.get("method") == "$/cancel_request":
+            CancelRequestNotification.model_validate(message["params"])
+            self.withdrawn.append(message["params"]["requestId"])
         elif "method" in message:
             RequestPermissionRequest.model_validate(message["params"])
             self.questions.append(message["params"])
@@ -462,17 +467,20 @@ async def test_a_prompt_that_was_cancelled_before_its_pause_was_shown_decides_ab
             self.asked += 1
             return wire.PermissionResult(wire.Outcome("selected", "allow_once"))
 
+    async def given(text: str) -> wire.Prompt:
+        return wire.Prompt("c-1", [wire.TextContent(text)])
+
     make, model = deleting("a.py", "b.py")
     client = Slow()
     session = AcpSession(Session(make(), labels={CONVERSATION: "c-1"}), "/", client)  # pyright: ignore[reportArgumentType] - what it uses of a peer
-    prompt = asyncio.ensure_future(session.prompt(wire.Prompt("c-1", [wire.TextContent("Delete")])))
+    prompt = asyncio.ensure_future(session.prompt(given("Delete")))
     async with asyncio.timeout(SECONDS):
         await client.stopped.wait()
     assert session.opened.run is not None
     assert isinstance(await session.opened.run, Paused)
     prompt.cancel()
     await asyncio.wait({prompt})
-    await session.prompt(wire.Prompt("c-1", [wire.TextContent("Go on")]))
+    await session.prompt(given("Go on"))
     assert client.asked == 1
     assert [result.is_error for result in model.requests[-1].conversation.messages[-2].tool_results] == [True]
 
