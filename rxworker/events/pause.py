@@ -275,7 +275,7 @@ class BackgroundCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a decision: about the run inside it, or for the answer to its question."""
+        """Whether it waits: for an answer to its question, with the run inside it, or for something else."""
         return self.begun is not None and self.begun.waits
 
     @property

@@ -18,7 +18,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from heapq import heappop, heappush, nsmallest
 from typing import Self, TypeAlias, TypeVar
 
@@ -48,8 +48,8 @@ from rxworker.errors import (
     RxWorkerError,
     reason_of,
 )
-from rxworker.events import CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
-from rxworker.events.pause import Begun, Wait, parts_of, woken_by
+from rxworker.events import BackgroundStart, CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
+from rxworker.events.pause import BackgroundCall, Begun, Wait, parts_of, woken_by
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
@@ -392,9 +392,15 @@ class RunSource:
         if not info.is_waiting:
             return []
         pause = await pause_in(self.log, info)
-        decisions = [await self._woken(info, wait, sent) for wait in woken_by(pause.tree)]
-        held = None if pause.held is None else await self._woken(info, pause.held.wait, sent)
+        decisions = await _come(self.log, info.run_id, pause, sent)
+        wait = None if pause.held is None else pause.held.wait
+        held = None if wait is None else await _woken(self.log, info.run_id, wait, sent)
         if held is None and not any(decisions):
+            for wait in [wait for wait in pause.waits if wait.run]:
+                last = await _last(self.log, wait.run)
+                self._nested.setdefault(last, set()).add(info.run_id)
+                if wait.event:
+                    self._watched.add(last)
             if info.row.due:
                 self.pending.defer(info.run_id, info.row.due)
             return []
@@ -404,26 +410,65 @@ class RunSource:
             await self.log.send(info.run_id, command)
         return [command]
 
-    async def _woken(self, info: RunInfo, wait: Wait | None, sent: Sequence[Command]) -> Approve | None:
-        """The decision about a call whose tool waits; ``None`` if that has not come."""
-        if wait is None:
-            return None
-        for command in sent:
-            if wait.signal and command.kind == "signal" and command.data["name"] == wait.signal:
-                return Approve(msgspec.convert(command.data["value"], JsonObject | str))
-        if wait.message and (text := await _message_to(self.log, info.run_id, sent)) is not None:
-            return Approve(text)
-        other = await present(self.log, wait.run) if wait.run else None
-        if wait.event and (found := await _event_of(self.log, wait)) is not None:
-            return Approve(found)
-        if other is not None and other.status in ("finished", "aborted", "deleted"):
-            return Approve({"run": other.run_id, "status": other.status})
-        if wait.run:  # which may begin later
-            last = wait.run if other is None else other.run_id
-            self._nested.setdefault(last, set()).add(info.run_id)
-            if wait.event:
-                self._watched.add(last)
-        return Approve() if wait.due and wait.due <= time.time() else None
+
+async def _woken(
+    log: EventLog, run_id: str, wait: Wait, sent: Sequence[Command], began: BackgroundCall | None = None
+) -> Approve | None:
+    """The decision about a call whose tool waits; ``None`` if what it waits for has not come.
+
+    Args:
+        log: The log.
+        run_id: The id of the run.
+        wait: What the tool waits for.
+        sent: The commands to the run.
+        began: The call, if it is in the background: a message that the run has taken since it waits counts.
+    """
+    for command in sent:
+        if wait.signal and command.kind == "signal" and command.data["name"] == wait.signal:
+            return Approve(msgspec.convert(command.data["value"], JsonObject | str))
+    if wait.message and (text := await _message_to(log, run_id, sent, began)) is not None:
+        return Approve(text)
+    other = await present(log, wait.run) if wait.run else None
+    if wait.event and (found := await _event_of(log, wait)) is not None:
+        return Approve(found)
+    if other is not None and other.status in ("finished", "aborted", "deleted"):
+        return Approve({"run": other.run_id, "status": other.status})
+    return Approve() if wait.due and wait.due <= time.time() else None
+
+
+async def _last(log: EventLog, run_id: str) -> str:
+    """The id of the last of the runs that resume each other, or of one that begins later."""
+    info = await present(log, run_id)
+    return run_id if info is None else info.run_id
+
+
+async def _come(log: EventLog, run_id: str, pause: PauseState, sent: Sequence[Command]) -> list[Decision | None]:
+    """The decisions about what waits, other than for a person, in the order of `PauseState.tree`."""
+    tree = pause.tree
+    calls = {part[0]: each for part, each in zip(parts_of(tree)[1:], pause.background, strict=True)}
+    waits = enumerate(woken_by(tree))
+    return [wait and await _woken(log, run_id, wait, sent, calls.get(at)) for at, wait in waits]
+
+
+async def until_woken(log: EventLog, run_id: str, pause: PauseState) -> list[Decision | None]:
+    """Wait until something has come that calls in the background of a run wait for; the decisions about them."""
+    due = min([wait.due for wait in pause.waits if wait.due], default=0.0)
+    while True:
+        names = {run_id}
+        for last in [await _last(log, wait.run) for wait in pause.waits if wait.run]:
+            names |= {last, resumed_id(last)}
+        with ExitStack() as entered:
+            wakers = [entered.enter_context(Waker(log.followers, name, name != run_id)) for name in names]
+            found = await _come(log, run_id, pause, await log.sent(run_id))
+            if any(found):
+                return found
+            until = min(due, time.time() + log.lease) if due else None  # a clock may be set
+            waiting = [asyncio.ensure_future(waker.wait(until)) for waker in wakers]
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waiting:
+                    each.cancel()
 
 
 async def give_back(log: EventLog, claim: Claim) -> None:
@@ -465,14 +510,17 @@ async def _event_of(log: EventLog, wait: Wait) -> JsonObject | None:
     return None
 
 
-async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command]) -> str | None:
-    """The text of the first message to a run that it has not taken."""
+async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command], began: BackgroundCall | None) -> str | None:
+    """The text of the first message to a run that it has not taken, or not before a call in its background waited."""
     several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
     gone = {one.withdraws for _, one in several if one.withdraws}
     if not any(one.messages for _, one in several):
         return None
-    entries = [entry async for entry in log.read(run_id) if entry.kind == "command_taken"]
-    taken = [record.event.number for record in records_of(entries, run_id) if type(record.event) is CommandTaken]
+    kinds = ("command_taken", "background_start")
+    events = [record_of(entry, run_id).event async for entry in log.read(run_id) if entry.kind in kinds]
+    starts = [at for at, event in enumerate(events) if isinstance(event, BackgroundStart) and event.background == began]
+    before = events if began is None else events[: starts[0]] if starts else []
+    taken = [event.number for event in before if isinstance(event, CommandTaken)]
     left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
     return next(("\n".join(message.text for message in messages) for messages in left), None)
 
@@ -770,6 +818,8 @@ def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list
         begun = each.begun or Begun()
         if question is not None and isinstance(own, Approve | Deny):
             begun = replace(begun, reply=reply_of(question, own))
+        elif tree[at].wait is not None and isinstance(own, Approve):
+            begun = begun.wake(own.input)
         elif isinstance(own, Approve) or (own is None and any(inside)):
             begun = replace(begun, decided=msgspec.to_builtins(inside))
         match own:

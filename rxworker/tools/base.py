@@ -260,7 +260,8 @@ class ToolContext:
 
         With a log nothing stays in memory: the tool is left, and the run pauses. When it is woken, in whichever process
         works with the log, the tool is called again from its start, and each `until` that is over returns at once. So
-        what comes before one happens again: do it once by ``idempotency_key``, or note it in ``state``.
+        what comes before one happens again: do it once by ``idempotency_key``, or note it in ``state``. A call in the
+        background waits alone, and the run goes on: it pauses with it when it has nothing else to do.
 
         Less than a second, and a moment without a log, is waited for in the process.
 
@@ -451,9 +452,7 @@ async def until(
         raise ConfigurationError("until(event=...): give run=, too: the run that has the event")
     is_of_time = wait == Wait(wait.due)
     if wait == Wait() or not (is_of_time or can_pause):
-        raise ConfigurationError(
-            "until: give a moment; or in a run with a log, and not in the background, signal=, run= or message=True"
-        )
+        raise ConfigurationError("until: give a moment; or, in a run with a log, signal=, run= or message=True")
     if can_pause and not (is_of_time and wait.due < time.time() + SHORT):
         waits, ended = [each for each, _ in passed], [value for _, value in passed]
         kept = begun.state if state is None else state

@@ -185,8 +185,6 @@ class RunningCall:
             result = self.background.placeholder
             emit(BackgroundStart(self.background))
             emit(ToolStop(result, place=self.each.place))
-            if self.line is not None:
-                self.line.can_wait = False  # its turn goes on
             if self.limiter is not None:
                 self.limiter.leave()
             self.on_detach(self, FinishedCall(self.each, result, self.tool, is_final=True))
@@ -224,7 +222,7 @@ class _Line(ToolContext):
         self.cancelled = False
         self.begun = running.each.begun
         self.can_ask = scope.can_ask
-        self.can_wait = scope.can_wait and running.background is None
+        self.can_wait = scope.can_wait
         self._passed = None
         self._running = running
         self._loop = loop

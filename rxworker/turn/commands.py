@@ -24,9 +24,11 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import CommandTaken
+from rxworker.events.pause import BACKGROUND, BackgroundCall, PauseState, woken_by
 from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
+from rxworker.log.recover import deliveries_of, until_woken
 from rxworker.log.values import (
     CARRIED,
     DELIVER,
@@ -242,6 +244,27 @@ class CommandReader(Struct, eq=False):
     def deliver(self, delivery: DeliveredResult) -> None:
         """Deliver the result of a call in the background through the log, also after the run has paused."""
         keep(self._store_delivery(delivery), self.others)
+
+    def wake(self, each: BackgroundCall) -> None:
+        """While the run is running, let a call in its background go on when what it waits for has come."""
+        pause = PauseState(BACKGROUND, (), (), background=(each,))
+        if any(woken_by(pause.tree)):
+            keep(self._wake(each, pause), self.tasks)
+
+    async def _wake(self, each: BackgroundCall, pause: PauseState) -> None:
+        def failed(error: Exception) -> None:
+            logger.warning(
+                "what the call %s of %s waits for is not known while it is running: %s",
+                each.id,
+                self.run_id,
+                reason_of(error),
+                extra={"run": self.run_id},
+            )
+
+        with _reported(failed):
+            await self.writer.barrier()
+            for delivery in deliveries_of(pause, await until_woken(self._log, self.run_id, pause)):
+                self.deliver(delivery)
 
     async def _store_delivery(self, delivery: DeliveredResult) -> None:
         def failed(error: Exception) -> None:

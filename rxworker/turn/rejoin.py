@@ -99,6 +99,8 @@ def take_steps(context: RunContext) -> None:
         emit(BackgroundStart(each))
         if not each.waits:
             _go_on(context, each, _not_agreed(context, each) or NotDone())
+        elif context.background.commands is not None:
+            context.background.commands.wake(each)
 
 
 def _has_come(context: RunContext, each: BackgroundCall) -> bool:
@@ -243,6 +245,8 @@ async def take_up(context: RunContext) -> None:
         if each.begun is not None and each.waits and not (each.reason or background.is_foreign):
             if each.begun.run:
                 background.nested.setdefault(each.begun.run, None)
+            if background.commands is not None:
+                background.commands.wake(each)
             continue
         found: Reconciled | None = _not_agreed(context, each)
         if found is None:  # one that has kept with what it goes on is called with that

@@ -1,6 +1,7 @@
 """Random interleavings of results, messages, deliveries, cancels, pauses, decisions, retries, forks and kills.
 
-Some calls in the background wait for decisions: about a call in a run inside, or for the answer to a question.
+Some calls in the background wait: for a decision about a call in a run inside, for the answer to a question, or for a
+moment, a signal or a message.
 
 Each call in the background has one result, which joins once; every history is one that all encoders accept; records are
 legal, and their fold is the live state; panels show the same of a run of this process and of what is stored.
@@ -43,7 +44,7 @@ from rxworker.panels import failures, run_line, status, tokens
 from rxworker.providers import PROVIDERS, Options, Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, call, say
-from rxworker.tools import FunctionTool, Tool, ToolContext
+from rxworker.tools import FunctionTool, Tool, ToolContext, base
 from tests.log.conftest import NewAddress
 from tests.log.test_later import copy_of, stored_state
 from tests.log.victim import ByTurn
@@ -91,7 +92,7 @@ class Walk:
         }
 
     def _replies(self) -> list[Reply]:
-        names = ["one", "one", "two", "detached", "later", "quick", "pay", "sub", "sub", "sure", "sure"]
+        names = ["one", "two", "detached", "later", "quick", "pay", "sub", "sub", "sure", "sure", "waits", "waits"]
         replies: list[Reply] = []
         for turn in range(self.random.randint(1, 3)):
             several = [
@@ -132,11 +133,18 @@ class Walk:
                 context.ask(Question("sure", "Sure?", FORM))
             return f"sure {n}: {reply.action}"
 
+        @tool(background=True, effect="idempotent")
+        async def waits(n: int, context: ToolContext) -> str:
+            if self.log is None:
+                return f"waited {n} {await context.until(0.004)}"
+            first = await context.until(self.random.choice([0.004, None]), signal=f"s{n}", message=n == 1)
+            return f"waited {n} {first} {await context.until(0.002)}"
+
         pay = working("pay", requires_approval=True)
         inside = Worker(ByTurn([call("pay", n=0), call("pay", n=1), say("Paid.")]), tools=[pay], log=self.log)
         sub = worker_tool(inside, name="sub", description="Pay.", background=True)
         names = {name: working(name, **settings) for name, settings in self.settings.items()}
-        return [*names.values(), working("detached", effect="pure"), later, working("quick"), pay, sub, sure]
+        return [*names.values(), working("detached", effect="pure"), later, working("quick"), pay, sub, sure, waits]
 
     def worker(self) -> Worker:
         @after_tool_call
@@ -180,7 +188,18 @@ class Walk:
                 return
             several = run.state.background
             act = self.random.choice(
-                ["send", "deliver", "deliver", "cancel_call", "pause", "decide", "decide", "progress"]
+                [
+                    "send",
+                    "deliver",
+                    "deliver",
+                    "cancel_call",
+                    "pause",
+                    "decide",
+                    "decide",
+                    "progress",
+                    "signal",
+                    "signal",
+                ]
             )
             with suppress(LocalProtocolError, CommandConflictError, RunStatusError):
                 if act == "send" and self.random.random() < 0.3:
@@ -192,6 +211,9 @@ class Walk:
                     run.pause()
                 elif act == "decide":
                     await self._decide(run)
+                elif act == "signal" and several and self.log is not None:
+                    await run.barrier()
+                    await self.log.signal(run.id, f"s{self.random.randint(0, 2)}")
                 elif act in ("deliver", "cancel_call") and several:
                     each = self.random.choice(several)
                     if act == "cancel_call" and self.random.random() < 0.5:
@@ -362,6 +384,9 @@ class Walk:
 
 
 @pytest.mark.parametrize(("seed", "store"), WALKS)
-async def test_each_result_joins_once_whatever_happens(seed: int, store: str, new_address: NewAddress) -> None:
+async def test_each_result_joins_once_whatever_happens(
+    seed: int, store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "SHORT", 0.0)  # a wait of any length leaves the tool
     async with asyncio.timeout(20):
         await Walk(seed, store, new_address).play()

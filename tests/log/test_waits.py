@@ -538,3 +538,17 @@ async def test_a_run_for_later_is_not_taken_early_wherever_its_submitter_is_kill
         if is_whole:
             return
     pytest.fail("it did not end")
+
+
+async def test_a_message_wakes_a_run_that_has_taken_another_one_before() -> None:
+    shop = Shop({"message": True})
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([call("look"), call("ship"), say("Done.")]), tools=shop.tools, log=log)
+        run = worker.run("Ship it.")
+        early = run.send("Too early.")
+        assert (await pause_of(run)).hook == UNTIL
+        assert early.done()
+        async with working(log, shop):
+            await of_message(log, run.id, pytest.MonkeyPatch())
+            await end_of_last(log, resumed_id(run.id))
+        assert shop.ended == [["Go now."]]
