@@ -288,7 +288,10 @@ def decide(pending: PendingCalls, decisions: Decisions | None, *, wakes: bool = 
                 "give one for each, and None (null in JSON) where nothing is decided"
             )
     if wakes and (decisions is None or isinstance(decisions, Mapping)) and not any(decided):
-        decided = [None if wait is None else Approve() for wait in woken_by(pending.nodes)] or [None] * len(calls)
+        # In the background of a run that has paused for something else it goes on waiting.
+        end = len(calls) if pending.hook == BACKGROUND else parts_of(pending.nodes)[0].stop
+        waits = woken_by(pending.nodes)
+        decided = [Approve() if wait and at < end else None for at, wait in enumerate(waits)] or [None] * len(calls)
     for index, decision in enumerate(decided):
         _check_decision(pending.describe(index), decision)
         if index in pending.questions and isinstance(decision, Approve | Deny):

@@ -249,19 +249,10 @@ class CommandReader(Struct, eq=False):
         """While the run is running, let a call in its background go on when what it waits for has come."""
         pause = PauseState(BACKGROUND, (), (), background=(each,))
         if any(woken_by(pause.tree)):
-            keep(self._wake(each, pause), self.tasks)
+            keep(self._wake(pause), self.tasks)
 
-    async def _wake(self, each: BackgroundCall, pause: PauseState) -> None:
-        def failed(error: Exception) -> None:
-            logger.warning(
-                "what the call %s of %s waits for is not known while it is running: %s",
-                each.id,
-                self.run_id,
-                reason_of(error),
-                extra={"run": self.run_id},
-            )
-
-        with _reported(failed):
+    async def _wake(self, pause: PauseState) -> None:
+        with _reported(self._cannot_read):
             await self.writer.barrier()
             for delivery in deliveries_of(pause, await until_woken(self._log, self.run_id, pause)):
                 self.deliver(delivery)
@@ -299,14 +290,14 @@ class CommandReader(Struct, eq=False):
             await self._log.send(self.run_id, command)
 
     async def _read(self) -> None:
-        def failed(error: Exception) -> None:
-            logger.warning(
-                "the commands to %s cannot be read: %s", self.run_id, reason_of(error), extra={"run": self.run_id}
-            )
-
-        with _reported(failed):
+        with _reported(self._cannot_read):
             async for command in self._log.commands(self.run_id):
                 self._apply(command)
+
+    def _cannot_read(self, error: Exception) -> None:
+        logger.warning(
+            "the commands to %s cannot be read: %s", self.run_id, reason_of(error), extra={"run": self.run_id}
+        )
 
     def _apply(self, command: Command) -> None:
         if command.number in self.applied:
