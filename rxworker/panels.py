@@ -111,6 +111,7 @@ C = TypeVar("C")
 
 WINDOW = 60.0
 """Seconds over which times of tools and waits are measured."""
+_TEXTS = TextDelta, ThinkingDelta
 PER_TOKEN = 4
 """Characters of a token, about.
 
@@ -641,11 +642,12 @@ def written(records: Observable[Record]) -> Observable[float]:
 
 
 class _Written(Decoder[Record, float]):
-    reads: ClassVar[Kinds] = frozenset({TextDelta, ThinkingDelta})
+    reads: ClassVar[Kinds] = frozenset(_TEXTS)
 
     def feed(self, data: Record) -> Sequence[float]:
-        tokens = _tokens_in(data)
-        return (tokens,) if tokens else ()
+        event = data.event
+        size = len(event.text) if isinstance(event, _TEXTS) else 0
+        return (size / PER_TOKEN,) if size else ()
 
 
 def speed(records: Observable[Record]) -> Observable[float]:
@@ -665,20 +667,24 @@ class _Pace(Decoder[Record, float]):
 
     def __init__(self) -> None:
         self._tokens = self._seconds = 0.0
-        self._open: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
+        self._written = _Written()
+        self._open: dict[tuple[str, tuple[str, ...]], list[float]] = {}
 
     def feed(self, data: Record) -> Sequence[float]:
-        key, event = (data.run_id, data.path), data.event
-        if event.__class__ not in BLOCK_EVENTS:
-            if event.__class__ in _FRESH:
+        key, kind = (data.run_id, data.path), data.event.__class__
+        if kind not in BLOCK_EVENTS:
+            if kind in _FRESH:
                 self._open.pop(key, None)
             return ()
-        since, tokens = self._open.get(key, (data.time, 0.0))
-        self._open[key] = since, tokens + _tokens_in(data)
-        if event.__class__ is BlockStop and data.time - since >= SHORTEST:
-            self._tokens += self._open[key][1]
-            self._seconds += data.time - since
-            self._open[key] = data.time, 0.0
+        known = self._open.get(key)
+        if known is None:
+            known = self._open[key] = [data.time, 0.0]
+        for tokens in self._written.feed(data):
+            known[1] += tokens
+        if kind is BlockStop and data.time - known[0] >= SHORTEST:
+            self._tokens += known[1]
+            self._seconds += data.time - known[0]
+            known[:] = data.time, 0.0
             return (self._tokens / self._seconds,)
         return ()
 
@@ -697,11 +703,13 @@ class _Waits(Decoder[Record, float]):
         self._sent: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def feed(self, data: Record) -> Sequence[float]:
-        kind, key = data.event.__class__, (data.run_id, data.path)
+        kind, sent = data.event.__class__, self._sent
         if kind is AttemptStart:
-            self._sent[key] = data.time
-        elif kind in self.reads and (sent := self._sent.pop(key, None)) is not None and kind in BLOCK_EVENTS:
-            return (data.time - sent,)
+            sent[data.run_id, data.path] = data.time
+        elif sent and kind in self.reads:  # nearly every delta comes when no request waits
+            since = sent.pop((data.run_id, data.path), None)
+            if since is not None and kind in BLOCK_EVENTS:
+                return (data.time - since,)
         return ()
 
 
@@ -1330,11 +1338,6 @@ def _one_more(so_far: int, _: object) -> int:
 
 def _seconds_of(span: Span) -> float:
     return span.seconds
-
-
-def _tokens_in(record: Record) -> float:
-    event = record.event
-    return len(event.text) / PER_TOKEN if isinstance(event, TextDelta | ThinkingDelta) else 0.0
 
 
 def _status_of(record: Record) -> str:

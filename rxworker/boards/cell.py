@@ -65,6 +65,7 @@ class Cell:
         self._most = MAX_GROUPS if self._is_number else MAX_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
         self._lanes: dict[str, Source[Record] | None] = {}
+        self._lane: Source[Record] | None = None  # that of a panel without groups
         self._subscriptions: dict[str, abc.DisposableBase] = {}
         self.values = Values(panel, self._group, clock, self._clock, on_alert, board)
 
@@ -75,11 +76,10 @@ class Cell:
 
     def take(self, record: Record) -> None:
         """Take the next record; the clock has its time."""
-        self.values.emitted, self.values.taken = 0, record
+        self.values.emitted = 0
         try:
-            lane = self._lanes.get("") if self._is_plain else None
-            if lane is not None:  # as for nearly every record
-                lane.push(record)
+            if self._lane is not None:  # as for nearly every record
+                self._lane.push(record)
                 return
             if self._through is not None:
                 record = self._through(record)
@@ -106,7 +106,7 @@ class Cell:
                 self._stop(None, error)
 
     def _run(self, timer: Action, clock: abc.SchedulerBase, state: Any) -> abc.DisposableBase | None:
-        self.values.emitted, self.values.taken = 0, None
+        self.values.emitted, self._board_clock.record = 0, None
         try:
             return timer(clock, state)
         except Exception as error:
@@ -119,6 +119,7 @@ class Cell:
             subscription.dispose()
         self._subscriptions.clear()
         self._lanes = dict.fromkeys(self._lanes)
+        self._lane = None
 
     # Pipelines
 
@@ -150,6 +151,8 @@ class Cell:
         pipeline = self.panel.pipeline
         lane = lanes[name] = source_of(pipeline)
         lane.served = self._note_reads
+        if self._is_plain:
+            self._lane = lane
         sink = Sink[Any](partial(self.values.put, name), partial(self._stop, name), partial(self._end, name))
         before = self.values.version, self._board_clock.timers
         try:
@@ -168,7 +171,7 @@ class Cell:
     def _end(self, name: str) -> None:
         """The pipeline emits nothing more: what it has emitted stays."""
         if name in self._lanes:
-            self._lanes[name] = None
+            self._lanes[name] = self._lane = None
             if self._is_plain:
                 self.reads = NO_KINDS
                 self.on_reads()

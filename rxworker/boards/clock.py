@@ -18,6 +18,7 @@ from reactivex.scheduler import HistoricalScheduler
 from reactivex.scheduler.scheduleditem import ScheduledItem
 
 from rxworker.errors import ConfigurationError
+from rxworker.events import Record
 from rxworker.operators.kernel import NOTHING
 
 Action: TypeAlias = Callable[[abc.SchedulerBase, Any], abc.DisposableBase | None]
@@ -40,7 +41,8 @@ class RecordClock(HistoricalScheduler):
     it as a `PanelClock`.
 
     Attributes:
-        seconds: The time, in seconds since the epoch.
+        at: The time, in seconds since the epoch, as the last record has it.
+        record: The record that is taken; ``None`` while a timer runs.
         waiting: The timers that have not run.
 
     >>> clock = RecordClock()
@@ -53,7 +55,9 @@ class RecordClock(HistoricalScheduler):
     _queue: PriorityQueue[ScheduledItem]
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.at = 0.0
+        self.record: Record | None = None
+        self._seconds: float | None = 0.0
         self._date: datetime | None = None
         super().__init__()
         self._moment = 0.0
@@ -64,6 +68,13 @@ class RecordClock(HistoricalScheduler):
         self._next_due = 0.0
 
     @property
+    def seconds(self) -> float:
+        """The time in seconds since the epoch, in steps as a date has them: made when it is read, as the date."""
+        if self._seconds is None:
+            self._seconds = round(self.at, 6)
+        return self._seconds
+
+    @property
     def now(self) -> datetime:
         """The time. Operators with windows read it for each item: it is not converted again."""
         if self._date is None:
@@ -71,7 +82,8 @@ class RecordClock(HistoricalScheduler):
         return self._date
 
     def _set(self, date: datetime) -> None:
-        self._date, self.seconds = date, self.to_seconds(date)
+        self._date = date
+        self.at = self._seconds = self.to_seconds(date)
 
     _clock = property(lambda self: self.now, _set)  # pyright: ignore[reportAssignmentType] - made when it is read
 
@@ -102,7 +114,7 @@ class RecordClock(HistoricalScheduler):
         if self._grid:
             self._grid = timedelta()
             self.move_to(seconds)  # what waited for the grid
-        self._moment = self.seconds
+        self._moment = self.at
 
     def move_to(self, seconds: float) -> None:
         """Run what is due until then, in order, and let it be that time. Time never goes back.
@@ -111,8 +123,8 @@ class RecordClock(HistoricalScheduler):
             seconds: Seconds since the epoch.
         """
         if not self._grid and (not (items := self._queue.items) or seconds < self._due_of(items[0][0])):
-            if self.seconds < seconds < LATEST:  # nothing is due, as for nearly every record
-                self.seconds, self._date = round(seconds, 6), None  # as a date has it
+            if self.at < seconds < LATEST:  # nothing is due, as for nearly every record
+                self.at, self._seconds, self._date = seconds, None, None
             return
         end = _moment_of(seconds)
         here = 0

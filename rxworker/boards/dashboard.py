@@ -238,33 +238,33 @@ class Fold:
             if time >= self.until < NEVER:
                 return
         self.last = time
-        kind = record.event.__class__
+        kind, clock = record.event.__class__, self.clock
         if (readers := self._readers.get(kind)) is None:
             readers = self._readers[kind] = self._find(kind)
         # A timer may subscribe to more records. What no panel reads moves no timers from their grid, as on a board
         # that has run them before it came.
         if readers:
-            self.clock.note(time)
-        elif not self.clock.waiting:
+            clock.note(time)
+        elif not clock.waiting:
             return
-        elif self.clock.has_due(time):
-            self.clock.move_to(time)
+        elif clock.has_due(time):
+            clock.move_to(time)
         if kind not in self._readers:
             readers = self._readers[kind] = self._find(kind)
         if not readers:
             return
-        clock, limit = watchdog.clock, watchdog.limit
-        begun = clock()  # as `begin` does it, and `end`, since all panels come by here
+        now, limit, reported = watchdog.clock, watchdog.limit, watchdog.reported
+        clock.record = record
+        begun = now()  # as `begin` does it, and `end`, since all panels come by here
         for name, cell in readers:
-            reported = watchdog.reported
             cell.take(record)
-            ended = clock()
+            ended = now()
             if ended - begun > limit:
                 watchdog.end(begun - reported, "panel", name)
-                ended = clock()
+                reported, ended = watchdog.reported, now()
             begun = ended
-        if self.clock.waiting:
-            self.clock.move_to(time)  # what the pipelines have scheduled for this moment
+        if clock.waiting:
+            clock.move_to(time)  # what the pipelines have scheduled for this moment
 
     def _find(self, kind: type[object]) -> tuple[tuple[str, Cell], ...]:
         """The panels that take notice of the records of these events."""

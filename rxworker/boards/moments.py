@@ -25,7 +25,7 @@ import zlib
 from bisect import bisect_right, insort
 from collections.abc import Callable
 from itertools import count
-from time import thread_time
+from time import perf_counter, thread_time
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -34,7 +34,7 @@ from reactivex import abc
 from reactivex.internal import infinite, noop
 
 from rxworker.boards.clock import PanelClock, RecordClock
-from rxworker.boards.dashboard import Dashboard, Fold, Progress
+from rxworker.boards.dashboard import TURN, Dashboard, Fold, Progress
 from rxworker.boards.panel import PanelState
 from rxworker.boards.reader import Begun, Listed, Place, Reader
 from rxworker.events import Record
@@ -321,7 +321,7 @@ class Moments:
         place = reader.place
         if self._trial is not None:
             if len(self._trial.records) >= TRIED:
-                self._try(self._trial, fold, reader)
+                await self._try(self._trial, fold, reader)
             return False
         is_due = reader.spent - last >= max(self._every, SHARE * self._cost)
         if place is None or not is_due or fold.clock.seconds > place.taken[0] + 1e-6:  # timers have run after it
@@ -338,11 +338,15 @@ class Moments:
             self._trial = _Trial(kept, [])
         return True
 
-    def _try(self, trial: _Trial, fold: Fold, reader: Reader) -> None:
+    async def _try(self, trial: _Trial, fold: Fold, reader: Reader) -> None:
         self._trial = None
-        other = trial.kept.copy.fold()
+        other = await asyncio.to_thread(trial.kept.copy.fold)
+        end = perf_counter() + TURN
         for record in trial.records:
             other.take(record)
+            if perf_counter() > end:
+                await asyncio.sleep(0)
+                end = perf_counter() + TURN
         self._is_tried = [each.state for each in other.cells.values()] == [each.state for each in fold.cells.values()]
         self._cannot = not self._is_tried
         if self._is_tried:

@@ -346,22 +346,22 @@ class Reader:
 
     def _take_some(self, run: _Run) -> None:
         """Take records of the run whose record is the next one, as long as it is."""
-        if not run.records:
-            entry = run.entries.pop()
-            if self._passes(entry, run):
-                run.passed.append(entry)
-                self._has_passed = True
-                return
-            run.decode(entry)
         heap, waiting, records, fold = self._heap, self._waiting, run.records, self._fold
         limit = min(heap[0][0], self._end) if heap else self._end
         if waiting:
             limit = min(limit, (waiting[-1].time,))
-        for _ in range(min(IN_A_ROW, len(records))):
-            record = records[-1]
-            place = record.time, record.run_id, record.seq
-            if place > limit:
+        for _ in range(IN_A_ROW):
+            if not (records or run.entries) or (place := run.place) > limit:
                 return
+            if not records:
+                entry = run.entries.pop()
+                if self._passes(entry, run):
+                    run.passed.append(entry)
+                    self._has_passed = True
+                else:
+                    run.decode(entry)
+                continue
+            record = records[-1]
             if self._has_passed and fold is not None and self._moved(fold, record.time, run):
                 return
             records.pop()

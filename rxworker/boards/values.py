@@ -48,6 +48,7 @@ MAX_OF_STEP = 3
 """How many points a step of a line has, at most."""
 FINEST = 0.05
 """Seconds between two points of a line, at least."""
+_PLAIN = frozenset({int, float})
 
 
 class Series:
@@ -145,8 +146,7 @@ class Values:
 
     Attributes:
         version: How often what is shown has changed.
-        taken: The record that the pipelines are given; ``None`` while a timer runs.
-        emitted: How many values were emitted since that record, or that timer.
+        emitted: How many values were emitted since the last record or timer.
         error: What has stopped a pipeline.
         on_made: Called with the name of a group, or of a number, and the record that has made a value of it.
     """
@@ -164,7 +164,6 @@ class Values:
         self._on_alert, self._board = on_alert, board
         self.on_made: Callable[[str, Record], object] | None = None
         self.version = self.emitted = 0
-        self.taken: Record | None = None
         self.error = ""
         self._changed = 0.0
         self._is_number = panel.view in NUMBERS
@@ -176,11 +175,16 @@ class Values:
         self._series: dict[str, Series] = {}
         self._alerts = _Alerts(panel, timers, self._report)
 
+    @property
+    def shows_last(self) -> bool:
+        """Whether it only needs the last value that is emitted at a moment."""
+        return self._is_number and not self._needs_each and self.on_made is None
+
     def state(self, groups: Iterable[str]) -> PanelState:
         """What the panel shows, with its groups in the order of their last records."""
         return PanelState(
             self._panel.name,
-            self._changed,
+            round(self._changed, 6),  # as a date has it
             self._shown(groups),
             {name: [*series.points] for name, series in self._series.items()},
             {**self._alerts.firing},
@@ -190,7 +194,7 @@ class Values:
 
     def note(self) -> None:
         """What is shown has changed."""
-        self._changed = self._clock.seconds
+        self._changed = self._clock.at
         self.version += 1
 
     def drop(self, name: str) -> None:
@@ -204,10 +208,12 @@ class Values:
         if self.emitted > MAX_EMITTED:
             raise ConfigurationError("the pipeline emits without end: give it a period above 0")
         if self._is_number:
-            if isinstance(value, int | float) and not self._missing:  # as for nearly every delta
-                self._put_number(name, value)
-            else:
+            if value.__class__ not in _PLAIN or self._missing:
                 self._put_numbers(name, value)
+            elif self.shows_last and isfinite(cast("float", value)):  # as for nearly every delta
+                self._values[name] = value
+            else:
+                self._put_number(name, value)
         elif panel.view in TABLES:
             self._put_rows(name, value)
         elif panel.view == "lane":
@@ -247,9 +253,9 @@ class Values:
 
     def _put_plain(self, given: Mapping[object, object]) -> bool:
         """Show numbers by name, if none needs a look of its own: bars over time emit dozens of them at each record."""
-        if self._needs_each or self.on_made is not None or not 0 < len(given) <= MAX_GROUPS:
+        if not self.shows_last or not 0 < len(given) <= MAX_GROUPS:
             return False  # as `_greatest` and `_put_number` take each
-        if not {*map(type, given.values())} <= {int, float} or {*map(type, given)} != {str}:
+        if not {*map(type, given.values())} <= _PLAIN or {*map(type, given)} != {str}:
             return False
         found = cast("dict[str, float]", given)
         if not isfinite(sum(found.values())) or max(map(len, found)) > LONGEST:
@@ -271,13 +277,14 @@ class Values:
             self._alerts.take(key, number, self._cause, is_whole=is_whole)
 
     def _note_maker(self, key: str) -> None:
-        if self.on_made is not None and self.taken is not None:
-            self.on_made(key, self.taken)
+        if self.on_made is not None and self._clock.record is not None:
+            self.on_made(key, self._clock.record)
 
     @property
     def _cause(self) -> float:
         """The time of the record that is taken, also if the clock was past it when it came; else that of the timer."""
-        return self._clock.seconds if self.taken is None else self.taken.time
+        record = self._clock.record
+        return self._clock.seconds if record is None else record.time
 
     def _greatest(self, given: Mapping[object, object], missing: tuple[str, ...]) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""
@@ -349,7 +356,7 @@ class Values:
 
 
 def _number(panel: Panel, value: object) -> float:
-    if not isinstance(value, int | float):
+    if not isinstance(value, (int, float)):  # a union is made anew each time
         raise misfit(panel, value, "numbers")
     if not isfinite(value):
         raise ConfigurationError(f"the pipeline emitted {value}: emit a finite number")

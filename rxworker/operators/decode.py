@@ -54,14 +54,14 @@ def decoding(
 
     def start(observer: abc.ObserverBase[B]) -> Sink[A]:
         decoder = make()
-        push = observer.on_next
+        push, feed = observer.on_next, decoder.feed
         ending = Ending(observer)
 
         def on_next(data: A) -> None:
             if ending.is_over:
                 return
             try:
-                items = decoder.feed(data)
+                items = feed(data)
             except Exception as error:
                 ending.on_error(error)
                 return

@@ -61,6 +61,9 @@ OF_REQUESTS: frozenset[type[object]] = frozenset(
 """The events that change what is known of a request."""
 
 
+_REPORTS = events.Usage, events.Status
+
+
 class RequestTokens(Struct, frozen=True):
     """What a request has taken so far.
 
@@ -97,7 +100,7 @@ def step_request(request: RequestTokens | None, record: events.Record) -> Reques
     event, number = record.event, (record.turn, record.attempt)
     if isinstance(event, events.AttemptStart):
         return RequestTokens(number, event.provider, event.model)
-    if not isinstance(event, events.Usage | events.Status):
+    if not isinstance(event, _REPORTS):
         return None
     if request is None or request.number != number:  # its start was not seen
         request = RequestTokens(number)

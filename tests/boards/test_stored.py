@@ -204,7 +204,7 @@ async def test_a_long_history_lets_other_tasks_run(monkeypatch: pytest.MonkeyPat
         while not fold.done():
             await asyncio.sleep(0)
             turns += 1
-        assert turns > 200
+        assert turns > 30  # at least one for each run
 
 
 async def test_what_a_fork_has_copied_and_nested_runs_are_counted_once(log: MemoryLog) -> None:
