@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, cast
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import Event, Record
-from rxworker.events.kinds import MERGEABLE, Deltas, adds_to_same
+from rxworker.events.kinds import TEXTS, Deltas, adds_to_same
 
 A = TypeVar("A")
 
@@ -186,17 +186,15 @@ def merged(entry: Record, after: int) -> Record:
 
 def merge(entries: Iterable[Record], after: int) -> list[Record]:
     """The records after a number, with adjacent deltas merged."""
-    records: list[Record] = []
-    for group in _groups(entries):
-        if len(group) == 1:
-            records.append(merged(group[0], after))
-            continue
-        text = "".join([_text_of(entry, after) for entry in group])
-        first = max(after + 1, group[0].first)
+
+    def merge_group(group: list[Record]) -> Sequence[Record]:
         head, last = group[0], group[-1]
+        text = "".join([_text_of(entry, after) for entry in group])
+        first = max(after + 1, head.first)
         event = replace(_like_of(head), text=text)
-        records.append(replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1))
-    return records
+        return (replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1),)
+
+    return [merged(entry, after) for entry in _joined(entries, merge_group)]
 
 
 def packed(entries: Iterable[Record]) -> list[Record]:
@@ -208,15 +206,11 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     >>> list(expand(entry)) == records
     True
     """
-    result: list[Record] = []
-    for group in _groups(entries):
-        event: Any = group[0].event
-        if len(group) > 1:
-            result += _pack_group(group)
-            continue
+    result = _joined(entries, _pack_group)
+    for entry in result:
+        event: Any = entry.event
         if event.__class__ is Deltas:
             event.pack()
-        result += group
     return result
 
 
@@ -235,25 +229,29 @@ def _pack_group(group: list[Record]) -> Sequence[Record]:
         else:
             texts.append(one.text)
             times.append(entry.time)
-    packed_deltas: Deltas[Any] = Deltas(_like_of(head), texts, times)
-    packed_deltas.pack()
-    event = cast("Event", packed_deltas)
+    event = cast("Event", Deltas(_like_of(head), texts, times))
     return (replace(head, seq=last.seq, time=last.time, event=event, covers=len(texts)),)
 
 
-def _groups(entries: Iterable[Record]) -> list[list[Record]]:
-    """The entries, grouped with their neighbours that add to the same text."""
-    groups: list[list[Record]] = []
-    like: Any = None  # a delta of the group, if its entries are deltas
+def _joined(entries: Iterable[Record], join: Callable[[list[Record]], Sequence[Record]]) -> list[Record]:
+    """The entries, of which several neighbours that add to the same text are joined."""
+    result: list[Record] = []
+    group: list[Record] = []  # those at the end that add to the same text
+    like: Any = None  # a delta of the group
     for entry in entries:
         event: Any = entry.event
-        delta = event.like if event.__class__ is Deltas else event if event.__class__ in MERGEABLE else None
-        if delta is not None and like is not None and _continues(entry, delta, groups[-1][0], like):
-            groups[-1].append(entry)
+        kind = event.__class__
+        delta = None if kind not in TEXTS else event.like if kind is Deltas else event
+        if group and (delta is None or not _continues(entry, delta, group[0], like)):
+            result += join(group) if len(group) > 1 else group
+            group = []
+        if delta is None:
+            result.append(entry)
         else:
-            groups.append([entry])
+            group.append(entry)
             like = delta
-    return groups
+    result += join(group) if len(group) > 1 else group
+    return result
 
 
 def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:

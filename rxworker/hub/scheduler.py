@@ -79,16 +79,20 @@ class ImmediateWatchers(Struct, eq=False):
                 only = entries[0] if len(entries) == 1 and event.__class__ is not Deltas else None
                 records: list[Record] = []  # made for the first watcher that takes records
                 for watcher in self.watchers:
+                    takes, kinds = watcher.takes, watcher.kinds
+                    if (
+                        takes == "events"
+                        and only is not None
+                        and (only.path or (kinds is not None and event.__class__ not in kinds))
+                    ):
+                        continue
                     begun = clock() - watchdog.reported
                     try:
-                        if watcher.takes == "events":
-                            if only is None:
-                                watcher.push_many([*map(_event, filterfalse(_path, entries))])
-                            elif not only.path and (watcher.kinds is None or event.__class__ in watcher.kinds):
-                                watcher.push(event)
-                        elif only is not None:
-                            watcher.push(only)
-                        elif watcher.takes == "entries":
+                        if only is not None:
+                            watcher.push(event if takes == "events" else only)
+                        elif takes == "events":
+                            watcher.push_many([*map(_event, filterfalse(_path, entries))])
+                        elif takes == "entries":
                             watcher.push_many(entries)
                         else:
                             records = records or list(chain.from_iterable(map(expand, entries)))

@@ -9,7 +9,6 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, StructMeta
-from msgspec.structs import asdict
 
 from rxworker.errors import ConfigurationError, nearest, page_of
 
@@ -150,7 +149,8 @@ def shared_fields(value: Struct, kind: type[Struct]) -> dict[str, Any]:
     >>> Note(**shared_fields(Seen(1.0, "me"), Note))
     Note(at=1.0)
     """
-    return {name: each for name, each in asdict(value).items() if name in kind.__struct_fields__}
+    shared = {*value.__struct_fields__}.intersection(kind.__struct_fields__)
+    return {name: getattr(value, name) for name in shared}
 
 
 def _check_arguments(cls: type, make: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -111,10 +111,9 @@ def fold_run(records: Iterable[events.Record], state: RunState | None = None) ->
                 state = _step_inner(state, record)
             continue
         event: Any = record.event
-        found = _ROW_STEPS.get(event.__class__)
-        step = TURN_STEPS.get(event.__class__) if found is None else None
-        if found is None and step is None:
+        if (steps := _STEPS.get(event.__class__)) is None:
             continue
+        found, step = steps
         if found is not step_row:
             if step_row is not None:
                 state, row = step_row(state, row), []
@@ -519,8 +518,9 @@ TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = dict.fromk
 
 _PARTS: frozenset[type[object]] = BLOCK_EVENTS | {events.Usage, Deltas}
 _RESPONSES = _PARTS | {events.Status, events.Error}
-# Neighbours of one sort are a row, which takes one step.
-_ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys(_RESPONSES, _step_response),
-    **TOOL_STEPS,
+# Neighbours of one sort are a row, which takes one step; any other event takes a step of its own.
+_STEPS: dict[type[object], tuple[Callable[[RunState, list[Any]], RunState] | None, Callable[..., RunState] | None]] = {
+    **dict.fromkeys(_RESPONSES, (_step_response, None)),
+    **{kind: (step, None) for kind, step in TOOL_STEPS.items()},
+    **{kind: (None, step) for kind, step in TURN_STEPS.items()},
 }

@@ -272,9 +272,9 @@ class AnthropicDecoder(LenientDecoder):
             made += self._take_delta(event)
             return next(rest, None)
         texts: list[str] = [delta.text]
-        following: wire.WireEvent | None = None
+        following: Any = None
         for following in rest:
-            if type(following) is not wire.WireBlockDelta or following.index != place:
+            if following.__class__ is not event.__class__ or following.index != place:
                 break
             more: Any = following.delta
             if more.__class__ is not kind:
