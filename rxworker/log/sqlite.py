@@ -493,14 +493,17 @@ class SQLiteLog(EventLog):
         db = self._reading
         version = -1
         known: dict[str, tuple[int, int, str]] = {}
-        marked, looked, place = 0.0, 0.0, _place_of(self.owner)
+        marked, looked, tried, place = 0.0, 0.0, 0.0, _place_of(self.owner)
         called = os.pread(self._calls, 8, place)
         while True:
             followed = self.followers.runs
             wait = POLL if ALL_RUNS in followed or self.followers.readers else POLL_COMMANDS
             try:
+                if followed and time.monotonic() - tried > wait:
+                    raise queue.Empty  # a queue that is never empty must not hide what other processes do
                 job = self._reads.get(timeout=wait) if followed else self._reads.get()
             except queue.Empty:
+                tried = time.monotonic()
                 with contextlib.suppress(OSError):
                     before, called = called, os.pread(self._calls, 8, place)
                     if called != before:

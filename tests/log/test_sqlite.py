@@ -18,6 +18,7 @@ import pytest
 from rxworker.errors import LogError
 from rxworker.log import SQLiteLog, open_log
 from rxworker.log import sqlite as module
+from rxworker.log.values import send_command
 from tests.log.processes import RUN, entries, numbers
 
 
@@ -190,3 +191,18 @@ def test_the_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     asyncio.run(write(path))
     assert os.stat(path).st_mode & 0o077 == 0
+
+
+async def test_a_command_of_another_process_arrives_while_this_one_reads_without_a_pause(tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as here, SQLiteLog(tmp_path / "runs.db") as there:
+        await here.claim(RUN, create=True)
+        command = asyncio.ensure_future(anext(here.commands(RUN)))
+        await here.listed(RUN)
+
+        async def read() -> None:
+            while not command.done():
+                await here.listed(RUN)
+
+        async with asyncio.timeout(5.0):
+            await there.send(RUN, send_command((), withdraws="a"))
+            await asyncio.gather(read(), read(), command)
