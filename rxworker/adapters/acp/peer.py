@@ -17,7 +17,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, InputRefusedError, LocalProtocolError, RxWorkerError
-from rxworker.hub.watcher import wake
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.operators.gate import InputGate, expect_allowed
 from rxworker.redact import format_error, json_redactor, redact
@@ -135,7 +134,9 @@ class Peer:
         except OSError:
             pass  # it has left
         finally:
-            wake(self._waiting.values(), ConnectionResetError("the other side has left"))
+            for future in self._waiting.values():
+                if not future.done():  # an error of its own for each, since its traceback grows where it is raised
+                    future.set_exception(ConnectionResetError("the other side has left"))
 
     async def close(self, seconds: float = 1.0) -> None:
         """End the requests that are being answered.

@@ -348,9 +348,9 @@ class Calls:
     async def _follow(self, progress: Progress, meanwhile: Meanwhile, entry: RunEntry) -> RunEntry:
         """Report the progress of a run until it ends, and return it as it is then."""
         view = RunView(keep=KEPT)
+        await entry.accepted()
+        await entry.open()
         try:
-            await entry.accepted()
-            await entry.open()
             async with aclosing(entry.run.watch(Coalesce(every=PACE), name="mcp").batches()) as batches:
                 async for batch in batches:
                     for record in batch:
