@@ -484,11 +484,15 @@ def count(kind: type[Event | CustomEvent], *, nested: bool | None = None) -> Ope
         nested: Whether those of nested runs count. By default they do, except for the beginnings, pauses and ends of
             runs and turns: ``count(RunStart)`` is how many runs there were, and ``count(ToolStart)`` is how many tools,
             as in the row of a run.
+
+    Raises:
+        ConfigurationError: ``kind`` is not a class.
     """
+    of_kind = only(kind)
     is_deep = kind not in _OWN if nested is None else nested
 
     def pipeline(records: Observable[Record]) -> Observable[int]:
-        return records.pipe(events(nested=is_deep), only(kind), ops.scan(_one_more, 0))
+        return records.pipe(events(nested=is_deep), of_kind, ops.scan(_one_more, 0))
 
     return pipeline
 

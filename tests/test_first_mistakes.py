@@ -20,6 +20,7 @@ from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.hooks import Hooks
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.operators import merge_runs, only, split_meta
+from rxworker.panels import count
 from rxworker.providers import PROVIDERS, HttpRequest
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, run_tools
@@ -160,6 +161,7 @@ def test_a_certificate_that_is_not_trusted_names_the_setting_for_an_authority() 
         lambda: split_meta(None, only(int)),  # pyright: ignore
         lambda: split_meta(only(int), None),  # pyright: ignore
         lambda: split_meta(only(int), only),  # pyright: ignore
+        lambda: count("ToolStart"),  # pyright: ignore
         lambda: run_tools(None),  # pyright: ignore
         lambda: run_tools([print]),  # pyright: ignore
         lambda: permit(None, Toolbox([])),  # pyright: ignore

@@ -25,6 +25,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.kinds import Deltas
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers import Anthropic
@@ -73,6 +74,18 @@ def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[Resp
 def last_stop(events: list[ResponseEvent]) -> StopReason | None:
     assert isinstance(events[-1], Status)
     return events[-1].stop_reason
+
+
+def test_deltas_of_two_blocks_that_take_turns_in_one_read_are_kept_apart() -> None:
+    begun = [start(0, type="text", text=""), start(1, type="text", text="")]
+    turns = [delta(n % 2, "text_delta", text=str(n)) for n in range(6)]
+    frames = [SseFrame(json.dumps(each).encode(), "message") for each in (HEAD, *begun, *turns)]
+    texts = ["", ""]
+    for part in AnthropicDecoder().feed_many(frames):
+        for event in part if isinstance(part, Deltas) else (part,):
+            if isinstance(event, TextDelta):
+                texts[event.index] += event.text
+    assert texts == ["024", "135"]
 
 
 def test_a_message_from_start_to_end() -> None:
