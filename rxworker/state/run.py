@@ -482,7 +482,8 @@ def _command_taken(state: RunState, event: events.CommandTaken) -> RunState:
 def _fork(state: RunState, event: events.Fork) -> RunState:
     # What is delivered from outside goes to the run that has begun the call, and so does what its process returns.
     background = tuple([replace(each, is_delivered=False, reason=FORKED, begun=None) for each in state.background])
-    return replace(state, labels=event.labels, background=background)
+    # The commands to the fork are numbered from the first.
+    return replace(state, labels=event.labels, background=background, commands=0)
 
 
 # The turn events that are missing here are for watchers, and change nothing.

@@ -15,8 +15,10 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     BlockType,
+    CommandTaken,
     Error,
     Event,
+    Fork,
     HookMessage,
     HookVerdict,
     InputJsonDelta,
@@ -369,3 +371,10 @@ def test_calls_with_arguments_that_are_distinguished_are_not_a_repetition() -> N
     assert fold(RunStart(HELLO), *once, *again).repeats == 2
     for other in (1.0, True, 2):
         assert fold(RunStart(HELLO), *once, *turn({"depth": other, "at": "x"})).repeats == 1
+
+
+def test_a_fork_counts_its_own_commands() -> None:
+    """A number of the run that it was copied from would hide the results that are delivered to it."""
+    happened = [RunStart(Conversation()), CommandTaken(5, "send"), Fork("run-1", 2), CommandTaken(1, "deliver")]
+    records = [Record(seq, "run-2", 0, 0, 0.0, event) for seq, event in enumerate(happened, 1)]
+    assert [fold_run(records[:last]).commands for last in (2, 3, 4)] == [5, 0, 1]
