@@ -211,6 +211,7 @@ async def test_a_fold_writes_when_the_process_that_wrote_has_ended(open_store: O
             await store(log, f"run-{n}")
             await until(lambda n=n: first.state.count == follower.state.count == n + 1)
         first.subscription.dispose()
+        await until(lambda: len(log.folds | second.folds) == 1)  # it has written, so that the other one is not refused
         await store(log, "run-4")
         await until(lambda: follower.state.count == 5)
         follower.subscription.dispose()
