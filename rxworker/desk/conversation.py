@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from rxworker.decisions import Decided, Decision, PendingCalls
-from rxworker.desk.run import DRAIN_SECONDS, STOP_SECONDS, resumed
+from rxworker.decisions import Decision, PendingCalls
+from rxworker.desk.run import DRAIN_SECONDS, STOP_SECONDS
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RunCancelledError, SessionBusyError
-from rxworker.log import EventLog, RunInfo, dismiss_run
+from rxworker.log import EventLog, RunInfo
 from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, OPEN
@@ -305,7 +305,7 @@ class OpenConversation:
         for place, decision in self.decided.items():
             decisions[place] = decision
         self.decided.clear()
-        return self._take(resumed(self.session, paused.run_id, Decided(decisions, add), paused))
+        return self._take(self.session.decide(paused.run_id, decisions, add=add))
 
     async def recover(self, run_id: str, reason: str) -> Run[object]:
         """Continue a run whose process has ended.
@@ -322,14 +322,10 @@ class OpenConversation:
             CommandConflictError: It was decided about before.
             LogError: The log cannot be read or written.
         """
-        paused, self.session.paused = self.paused, None
+        paused = self.paused
         self.decided.clear()
-        if paused is None:
-            return
-        if self.session.log is None:
-            await self.session.end_background(paused.run_id)
-        else:
-            await dismiss_run(self.session.log, paused.run_id, str(RunCancelledError(reason)))
+        if paused is not None:
+            await self.session.dismiss(paused.run_id, str(RunCancelledError(reason)))
 
     async def cancel(self, reason: str) -> None:
         """Cancel the run of this process, and wait a moment for its end."""

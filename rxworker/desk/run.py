@@ -28,7 +28,6 @@ from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
 from rxworker.run.run import Run, end_of
 from rxworker.turn.journal import NOT_WAITING
-from rxworker.turn.result import Paused
 from rxworker.worker.queue import QueuedSession, QueuedWorker, end_cancelled
 from rxworker.worker.session import Session, session_of
 
@@ -412,7 +411,7 @@ class OpenRun:
                 await self.take_outcome(log)
                 raise
         else:
-            await session_of(self._its_own).end_background(self.id)
+            await session_of(self._its_own).dismiss(self.id, text)
         self.update(replace(self.info, row=replace(self.info.row, status="aborted", reason=text, cause="cancel")))
 
     async def take_outcome(self, log: EventLog) -> None:
@@ -504,14 +503,6 @@ async def until_begun(log: EventLog, run_id: str) -> None:
                 return
 
 
-def resumed(session: Session, run_id: str, given: Decided, paused: Paused[object] | None = None) -> Run[object]:
-    """The run that resumes a paused one: by a stored decision, or as it is kept where there is no log."""
-    decisions, add, shared_state = given.decisions, given.add, given.shared_state
-    if session.log is None and paused is not None:
-        return session.resume(paused, decisions=decisions, add=add, shared_state=shared_state)
-    return session.decide(run_id, decisions, add=add, shared_state=shared_state)
-
-
 async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[object] | str:
     """Resume a paused run in a session of its conversation, or leave it to the processes that run its worker.
 
@@ -527,16 +518,12 @@ async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[
         CommandConflictError: It was decided about before, here or in another process.
         RxWorkerError: As for `Session.resume` and `Session.decide`.
     """
-    worker, paused = session.worker, None
+    worker, more, state = session.worker, given.add, given.shared_state
     if isinstance(worker, QueuedWorker):
-        more, state = given.add, given.shared_state
         run = await worker.decide_later(waiting.id, given.decisions, add=more, shared_state=state, log=session.log)
     else:
-        if waiting.here is not None and session.log is None:
-            paused = waiting.here.result()
-            assert isinstance(paused, Paused)
         try:
-            run = await resumed(session, waiting.id, given, paused).started()
+            run = await session.decide(waiting.id, given.decisions, add=more, shared_state=state).started()
         except (CommandConflictError, RunStatusError):
             if session.log is not None:
                 await waiting.take_outcome(session.log)

@@ -58,11 +58,16 @@ def _check_performs(session: SessionBase) -> None:
         )
 
 
-def _check_waits(session: SessionBase, run_id: str) -> None:
+def check_waits(session: SessionBase, run_id: str) -> None:
+    """Refuse to resume a run of a session that was resumed, or that another run has followed.
+
+    Raises:
+        LocalProtocolError: It does not wait any more.
+    """
     if run_id in session._resumed:
         raise LocalProtocolError(
-            f"{run_id} was resumed already, or another run has begun since: no call is run twice, and none that was "
-            "reported to the model as not run"
+            f"{run_id} was resumed already, or dismissed, or another run has begun since: no call is run twice, and "
+            "none that was reported to the model as not run"
         )
 
 
@@ -84,7 +89,7 @@ def check_decision(session: SessionBase, waiting: Paused[object], given: Decided
     """Refuse at once, before anything is stored, a decision that does not fit a paused run."""
     _check_performs(session)
     resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
-    _check_waits(session, waiting.run_id)
+    check_waits(session, waiting.run_id)
 
 
 def resumed(
@@ -124,7 +129,7 @@ def resumed(
         session.worker.traceparent(),
         None if output is None else output.format,
     )
-    _check_waits(session, waiting.run_id)
+    check_waits(session, waiting.run_id)
     shared = given.shared_state
     shared = waiting.shared_state if shared is None else checked_json(shared)
     if claim is not None:
@@ -190,7 +195,7 @@ async def decided(
         check_status(run_id, info.status, ("paused",))
         # Also what the program has allowed in the session since.
         paused, row = known, replace(info.row, allowed=tuple(dict.fromkeys((*info.row.allowed, *session.allowed))))
-    _check_waits(session, run_id)
+    check_waits(session, run_id)
     if claim is not None:
         _check_claim(claim(run_id), run_id)
     try:

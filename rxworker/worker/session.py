@@ -27,7 +27,7 @@ from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.turn.arguments import check_no_loop
 from rxworker.turn.result import Paused, R, RunResult, T, output_of
-from rxworker.worker.continuing import ClaimFn, check_decision, decided, forked, load, recovered, resumed
+from rxworker.worker.continuing import ClaimFn, check_decision, check_waits, decided, forked, load, recovered, resumed
 from rxworker.worker.definition import Definition
 from rxworker.worker.session_base import SessionBase
 
@@ -233,9 +233,9 @@ class SessionVerbs:
         shared_state: Json = None,
         output: type[R] | None = None,
     ) -> Run[R]:
-        """Resume a stored paused run as a new run.
+        """Resume a paused run as a new run: a stored one, or without a log the last one of this session.
 
-        The decisions are stored first: they are made once, and survive the end of this process.
+        With a log the decisions are stored first: they are made once, and survive the end of this process.
 
         Args:
             run_id: The id of the paused run.
@@ -250,16 +250,22 @@ class SessionVerbs:
         Raises:
             CommandConflictError: It was decided about before, here or in another process.
             LocalProtocolError: The run is not paused, or as for ``resume``.
-            ConfigurationError: There is no log, or as for ``resume``.
+            ConfigurationError: There is no log, and this session has not run it; or as for ``resume``.
             SessionBusyError: A run of this session has not ended.
             LogError: The log has no such run, or cannot be read or written.
         """
         session = self.session
         session._check_free("decide")
+        waiting = session.paused
+        if waiting is not None and waiting.run_id != run_id:
+            waiting = None
+        if session.log is None:
+            check_waits(session, run_id)
+            if waiting is not None:
+                return self.resume(waiting, decisions=decisions, add=add, shared_state=shared_state, output=output)
         log, form = session._expect_log("decide"), output_of(output)
         given = Decided(decisions, session.worker.added(add), checked_json(shared_state))
-        waiting = session.paused
-        if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
+        if waiting is not None:  # known here, so refused at once
             check_decision(session, waiting, given)
         begin = partial(decided, session, log, run_id, given, form)
         return session._begin(begin, resumed_id(run_id))

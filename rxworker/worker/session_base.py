@@ -25,6 +25,7 @@ from rxworker.hub.history import History
 from rxworker.log.base import EventLog
 from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
+from rxworker.log.recover import dismiss_run
 from rxworker.log.replay import keep_task
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, new_id, recorded_labels
 from rxworker.messages import Conversation, Json, Message
@@ -328,9 +329,27 @@ class SessionBase:
         for observer in tuple(self._observers):
             _report(observer.on_next, run, "an observer of runs")
 
-    async def end_background(self, paused: str) -> None:
-        """Cancel the calls that go on while a run without a log is paused, since it is not resumed."""
-        if (left := self._background.pop(paused, None)) is not None:
+    async def dismiss(self, run_id: str, reason: str) -> None:
+        """End a paused run of this conversation, so that it can no longer be resumed.
+
+        Without a log the calls in its background are cancelled, which no process would await.
+
+        Args:
+            run_id: The id of the run.
+            reason: Shown to users; not interpreted. It becomes the reason in the list of a log.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            RunStatusError: It is not paused.
+            LogError: The log cannot be read or written.
+        """
+        if self.paused is not None and self.paused.run_id == run_id:
+            self.paused = None
+        if self.log is not None:
+            await dismiss_run(self.log, run_id, reason)
+            return
+        self._resumed.add(run_id)
+        if (left := self._background.pop(run_id, None)) is not None:
             await left.stop()
 
     def _ended(self, context: RunContext, result: RunResult[object] | None) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from reactivex import Observable
 
-from rxworker import Paused, Run, Session, Worker, before_tool_call, tool
-from rxworker.errors import LocalProtocolError, SessionBusyError
+from rxworker import Approve, Finished, Paused, Run, Session, Worker, before_tool_call, tool
+from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError, RunStatusError, SessionBusyError
 from rxworker.hooks import HookContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Conversation, Message
@@ -202,6 +202,68 @@ async def test_a_run_that_cannot_begin_leaves_what_waits() -> None:
         session.run("Never mind.")
     assert (await session.resume(claim=claim)).text == "Done."
     assert claimed == [paused.run_id]
+
+
+async def test_a_paused_run_is_decided_about_by_its_id_and_once() -> None:
+    """With and without a log: the variables that no log can keep are there."""
+    at, seen = object(), list[object]()
+
+    @before_tool_call
+    def keep(context: HookContext) -> None:
+        context.variables["at"] = at
+
+    @tool(requires_approval=True)
+    def look(context: ToolContext) -> str:
+        seen.append(context.variables["at"])
+        return "Seen."
+
+    worker = Worker(ScriptedModel([call("look"), "Done.", "Hi."]), tools=[look], hooks=[keep])
+    session = Session(worker)
+    paused = await pause_of(session.run("Look."))
+    with pytest.raises(DecisionError):
+        session.decide(paused.run_id, {"no-such-call": Approve()})
+    resumed = await session.decide(paused.run_id, [Approve()])
+    assert isinstance(resumed, Finished)
+    assert resumed.text == "Done."
+    assert seen == [at]
+    with pytest.raises(LocalProtocolError, match="already"):
+        await session.decide(paused.run_id, [Approve()])
+    assert (await session.run("Hello.")).text == "Hi."
+
+
+@pytest.mark.unlogged
+async def test_without_a_log_a_run_is_decided_about_in_its_own_session() -> None:
+    worker = Worker(ScriptedModel([call("wipe", disk="a"), "Hi."]), tools=[wipe])
+    session = Session(worker)
+    paused = await pause_of(session.run("Wipe."))
+    with pytest.raises(ConfigurationError, match="needs a log"):
+        Session(worker).decide(paused.run_id, [Approve()])
+    await session.run("Never mind.")
+    with pytest.raises(LocalProtocolError, match="another run has begun since"):
+        session.decide(paused.run_id, [Approve()])
+
+
+async def test_a_paused_run_that_was_dismissed_is_not_resumed() -> None:
+    ended = asyncio.Event()
+
+    @tool(background=True)
+    async def watch() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    worker = Worker(ScriptedModel([call("watch"), call("wipe", disk="a"), "Hi."]), tools=[watch, wipe])
+    session = Session(worker)
+    paused = await pause_of(session.run("Wipe."))
+    await session.dismiss(paused.run_id, "no longer")
+    await ended.wait()
+    assert session.paused is None
+    with pytest.raises((LocalProtocolError, RunStatusError)):
+        await session.resume(paused, decisions=[Approve()])
+    with pytest.raises((LocalProtocolError, RunStatusError)):
+        await session.decide(paused.run_id, [Approve()])
+    assert (await session.run("Hello.")).text == "Hi."
 
 
 async def test_a_session_has_one_run_at_a_time() -> None:

@@ -372,10 +372,9 @@ def frame_of(states: Iterable[bytes]) -> bytes:
 
 
 async def _title_of(run: str, runs: Runs) -> str:
-    entry, log = runs.get(run), runs.store.log
-    if entry is not None:
+    if (entry := runs.get(run)) is not None:
         return entry.summary().title
-    info = None if log is None else await log.listed(run)
+    info = await runs.store.listed(run)
     return "" if info is None else info.row.title
 
 

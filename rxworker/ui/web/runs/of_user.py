@@ -57,8 +57,8 @@ class Runs:
             ApiError: There is none.
         """
         entry = self.get(run_id)
-        if self.store.log is not None and (entry is None or entry.log is not None):
-            info = await self.store.log.listed(run_id)
+        if entry is None or entry.log is not None:
+            info = await self.store.listed(run_id)
             if info is not None and info.last_seq:
                 self.store.note(info)
             if (entry := self.get(run_id)) is not None:
@@ -329,8 +329,9 @@ def _branch(runs: Runs, conversation: ConversationEntry, number: int) -> Branch:
 
 async def outermost_id(log: EventLog | None, run_id: str) -> str:
     """The id of the outermost run that has the run with this id inside; that id itself, if there is no such run."""
-    info = None if log is None else await log.listed(run_id)
-    return run_id if log is None or info is None else (await outermost(log, info)).run_id
+    if log is None or (info := await log.listed(run_id)) is None:
+        return run_id
+    return (await outermost(log, info)).run_id
 
 
 async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
@@ -353,8 +354,7 @@ async def resume_at(runs: Runs, run_id: str, body: bytes) -> RunEntry:
         return entry
     waiting = await runs.find_paused(outer)
     decisions: Decisions = read_resume(body)
-    info = None if log is None or run_id == waiting.id else await log.listed(run_id)
-    if log is not None and info is not None:
+    if log is not None and run_id != waiting.id and (info := await log.listed(run_id)) is not None:
         decisions = (await routed(log, info, Decided(decisions)))[1].decisions or {}
     return await runs.resume(waiting, decisions)
 

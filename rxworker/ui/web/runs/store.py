@@ -446,8 +446,16 @@ class RunStore:
         """The user of the run with this id; ``None`` if there is no such run."""
         if (entry := self._entries.get(run_id)) is not None:
             return entry.conversation.owner
-        info = None if self.log is None else await self.log.listed(run_id)
+        info = await self.listed(run_id)
         return None if info is None else self.owner_of(info)
+
+    async def listed(self, run_id: str) -> RunInfo | None:
+        """What the log lists of a run, also of one inside another one; ``None`` if no log has it.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        return None if self.log is None else await self.log.listed(run_id)
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet.
