@@ -112,6 +112,7 @@ C = TypeVar("C")
 WINDOW = 60.0
 """Seconds over which times of tools and waits are measured."""
 _TEXTS = TextDelta, ThinkingDelta
+prices_of("")  # compiles the patterns of the table, which the first cost of a process would wait for: some 20 ms
 PER_TOKEN = 4
 """Characters of a token, about.
 

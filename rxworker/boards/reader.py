@@ -34,7 +34,7 @@ logger = logging.getLogger("rxworker.boards")
 
 AHEAD = 32
 """How many runs are read ahead, at once."""
-IN_A_ROW = 32
+IN_A_ROW = 8
 """How many records of a run are taken until the time is looked at."""
 
 
