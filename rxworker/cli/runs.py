@@ -128,9 +128,18 @@ async def _deliver(
         result: object = given if json is None else msgspec.json.decode(given)
     except msgspec.DecodeError as error:
         raise CommandError(f"--json: {error}", MISUSED) from error
-    await log.deliver(run_id, call_id, result, is_error=is_error)
     info = await log.existing(run_id)
-    write_line(f"delivered to {run_id}, which is {_status(info)}")
+    newest = await _resumed(log, info) or run_id
+    calls = fold_run(records_of([entry async for entry in log.read(newest)], newest)).background
+    await log.deliver(run_id, call_id, result, is_error=is_error)
+    if any(call_id in (one.id, one.key) for one in calls):
+        write_line(f"delivered to {run_id}, which is {_status(info)}")
+    else:
+        having = f"has {', '.join(clean(one.id) for one in calls)}" if calls else "has none"
+        write_line(
+            f"kept for {run_id}, which is {_status(info)}, until a call {clean(call_id)} goes into the background; the "
+            f"run {having} there now"
+        )
 
 
 async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:

@@ -48,7 +48,17 @@ from rxworker.errors import (
     RxWorkerError,
     reason_of,
 )
-from rxworker.events import BackgroundStart, CommandTaken, Custom, PauseState, RunAbort, RunPause, RunRecover
+from rxworker.events import (
+    BackgroundStart,
+    CommandTaken,
+    Custom,
+    Fork,
+    PauseState,
+    Record,
+    RunAbort,
+    RunPause,
+    RunRecover,
+)
 from rxworker.events.pause import BackgroundCall, Begun, Wait, parts_of, woken_by
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, record_of, records_of, round_time
@@ -510,14 +520,30 @@ async def _event_of(log: EventLog, wait: Wait) -> JsonObject | None:
     return None
 
 
+async def own_records(log: EventLog, run_id: str, *kinds: str) -> list[Record]:
+    """The records of some kinds that a run has made here: those of nested runs, and copied and imported ones, are not.
+
+    The commands that those had taken are other ones than what this run was sent, though with the same numbers.
+    """
+    imported, found = (await log.existing(run_id)).row.imported, list[Record]()
+    async for entry in log.read(run_id):
+        if entry.first <= imported or entry.kind not in (*kinds, "fork"):
+            continue
+        record = record_of(entry, run_id)
+        if isinstance(record.event, Fork) and not record.path:
+            found.clear()
+        elif entry.kind in kinds and not record.path:
+            found.append(record)
+    return found
+
+
 async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command], began: BackgroundCall | None) -> str | None:
     """The text of the first message to a run that it has not taken, or not before a call in its background waited."""
     several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
     gone = {one.withdraws for _, one in several if one.withdraws}
     if not any(one.messages for _, one in several):
         return None
-    kinds = ("command_taken", "background_start")
-    events = [record_of(entry, run_id).event async for entry in log.read(run_id) if entry.kind in kinds]
+    events = [record.event for record in await own_records(log, run_id, "command_taken", "background_start")]
     starts = [at for at, event in enumerate(events) if isinstance(event, BackgroundStart) and event.background == began]
     before = events if began is None else events[: starts[0]] if starts else []
     taken = [event.number for event in before if isinstance(event, CommandTaken)]

@@ -131,9 +131,16 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         last = next((each for each in reversed(records) if not isinstance(each.event, Custom)), records[-1])
         # Annotations follow its end.
         end, ended = last.seq if last is not records[-1] else 0, last.time
-    # A permission belongs to the run that it was given to, and a file may contain any.
+    # A permission belongs to the run that it was given to, and a file may contain any. Commands are numbered anew.
     row = replace(
-        head.row, allowed=(), imported=after, held={}, end=end, began=min(each.time for each in records), ended=ended
+        head.row,
+        allowed=(),
+        imported=after,
+        held={},
+        wakes=min(head.row.wakes, 1),
+        end=end,
+        began=min(each.time for each in records),
+        ended=ended,
     )
     await _store(log, head.run_id, row, entries)
     return head.run_id

@@ -60,7 +60,7 @@ from rxworker.state.run import call_ends
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
-from rxworker.tools.results import clean, truncate
+from rxworker.tools.results import clean, to_content, truncate
 from rxworker.tools.run import GIVEN_CALLS, NO_CALLS, RunningCalls, ToolEvent, run_begun, run_tools, waiting_call
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount
@@ -514,7 +514,9 @@ class _Execute(Following[CallItem, CallItem]):
             each = self._named(result.tool_use_id)
             self._left.remove(each)
             tool = self._context.worker.tools.get(each.call.name)
-            content = clean(truncate(result.content, policy_of(tool).max_output))
+            # An executor, as a tool, may give anything that has a JSON form.
+            content = result.content if result is not item else to_content(result.content, each.call.name)
+            content = clean(truncate(content, policy_of(tool).max_output))
             result = replace(result, content=content, name=each.call.name)
             seconds = asyncio.get_running_loop().time() - self._began
             self._emit(ToolStop(result, seconds, each.call.id, each.place, result.is_error))

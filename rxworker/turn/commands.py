@@ -27,8 +27,7 @@ from rxworker.events import CommandTaken
 from rxworker.events.pause import BACKGROUND, BackgroundCall, PauseState, woken_by
 from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.base import EventLog
-from rxworker.log.format import record_of
-from rxworker.log.recover import deliveries_of, until_woken
+from rxworker.log.recover import deliveries_of, own_records, until_woken
 from rxworker.log.values import (
     CARRIED,
     DELIVER,
@@ -138,11 +137,8 @@ class CommandReader(Struct, eq=False):
         sent = await self._log.sent(paused)
         if not sent:
             return
-        taken: set[int] = set()
-        async for entry in self._log.read(paused):
-            event = record_of(entry, paused).event if entry.kind == "command_taken" else None
-            if isinstance(event, CommandTaken):
-                taken.add(event.number)
+        events = [record.event for record in await own_records(self._log, paused, "command_taken")]
+        taken = {event.number for event in events if isinstance(event, CommandTaken)}
         for command in sent:
             if command.kind in CARRIED and command.number not in taken:
                 with suppress(CommandConflictError):

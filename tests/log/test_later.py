@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import Approve, Session, Worker, before_tool_call, tool, worker_tool
+from rxworker import Approve, Paused, Session, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import CommandConflictError, LogError
 from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
 from rxworker.hooks import ToolCallContext
-from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, import_run
+from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, fork_run, import_run
 from rxworker.log.format import records_of
-from rxworker.log.recover import RunSource, dismiss_run
+from rxworker.log.recover import RunSource, dismiss_run, own_records
 from rxworker.log.values import resumed_id, send_command
 from rxworker.messages import JsonObject, Message
 from rxworker.state import RunState, fold_run
@@ -149,6 +149,43 @@ async def test_a_run_that_sleeps_in_a_call_of_another_is_woken_with_it(log: Memo
     assert [node.name for node in again.pause.tree] == ["call_1_2", "call_1_2/call_1_1"]
     assert [result.text for result in again.pause.refused.values()] == ["It is done."]
     assert (await outer().decide(again.run_id)).text == "So."
+
+
+async def asleep(log: EventLog) -> str:
+    """The id of a run that waits for a delivery, and has taken a message, its command 1."""
+
+    @before_tool_call
+    async def send(context: ToolCallContext) -> None:
+        await log.send(context.run_id, send_command([Message.user("One more.")], "sent-1"))
+
+    run = Bench(at_end="wake").worker(log, REPLIES[:2], hooks=[send]).run("go")
+    paused = await pause_of(run)
+    assert paused.hook == "background"
+    assert run.state.commands == 1
+    return run.id
+
+
+async def test_the_commands_of_an_imported_run_are_numbered_anew(log: MemoryLog) -> None:
+    run_id = await asleep(log)
+    async with MemoryLog() as other:
+        await import_run(other, [line async for line in export_run(log, run_id)])
+        await other.deliver(run_id, "call_1_1", "a parcel")
+        async with RunSource(other) as source:
+            taken = await source.take(wait=False)
+        assert taken is not None
+        worker = Bench(at_end="wake").worker(other)
+        paused = await worker.load(run_id)
+        assert isinstance(paused, Paused)
+        ended = await worker.resume(paused)
+        assert "a parcel" in ended.conversation.messages[-2].text
+        assert await own_records(other, run_id, "command_taken") == []
+
+
+async def test_the_commands_of_a_fork_are_numbered_anew(log: MemoryLog) -> None:
+    run_id = await asleep(log)
+    assert len(await own_records(log, run_id, "command_taken")) == 1
+    fork = await fork_run(log, run_id, (await log.existing(run_id)).last_seq)
+    assert await own_records(log, fork, "command_taken") == []
 
 
 @pytest.mark.parametrize("is_early", [True, False])

@@ -229,6 +229,16 @@ async def test_hooks_see_the_results_of_an_executor_in_the_order_of_the_calls() 
     assert seen == ["double", "fall"]
 
 
+async def test_an_executor_may_give_what_a_tool_may_return() -> None:
+    def count(calls: Observable[ToolCall]) -> Observable[ToolResult]:
+        content: Any = {"celsius": 21}
+        return calls.pipe(ops.map(lambda made: ToolResult(made.id, content)))
+
+    worker, model = worker_with(count, call("double", number=1))
+    await worker.run("go")
+    assert model.requests[1].conversation.messages[-1].tool_results[0].text == '{"celsius":21}'
+
+
 def given_a_text(made: ToolCall) -> str:
     return "text"
 
