@@ -15,11 +15,13 @@ from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar, cast
 
+import msgspec
 from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError, as_exception
 from rxworker.events import Custom, CustomEvent
+from rxworker.events.kinds import EVENTS
 from rxworker.hub.watcher import caught
 from rxworker.operators.kernel import Operator, Scheduler
 from rxworker.transport.clock import LoopClock
@@ -62,6 +64,9 @@ def apply_operators(
                 except ConfigurationError as error:
                     fail(error)
                     return
+            elif item.__class__ in EVENTS and (wrong := _ill_typed(item)) is not None:
+                fail(ConfigurationError(f"{refusal.format(type(item).__name__)}; of this one: {wrong}"))
+                return
             thread.run(lambda: observer.on_next(item))
 
         def on_error(error: Exception) -> None:
@@ -82,6 +87,15 @@ def apply_operators(
         return upstream
 
     return Observable(subscribe)
+
+
+def _ill_typed(event: object) -> str | None:
+    """What is wrong with the type of a field, which would otherwise break each fold that reads the event later."""
+    try:
+        msgspec.convert(msgspec.to_builtins(event), type(event))
+    except (msgspec.ValidationError, TypeError) as error:
+        return str(error)
+    return None
 
 
 def _guarded(source: Observable[Any], fail: Callable[[BaseException], None], *, passes_clock: bool) -> Observable[Any]:

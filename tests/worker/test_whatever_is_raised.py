@@ -14,7 +14,7 @@ from reactivex import operators as ops
 from reactivex.disposable import Disposable
 
 from rxworker import Run, Worker, after_tool_call, before_tool_call, on_abort, on_message_send, on_turn_end, tool
-from rxworker.errors import RunCancelledError, RxWorkerError
+from rxworker.errors import ConfigurationError, RunCancelledError, RxWorkerError
 from rxworker.events import (
     ConversationReplace,
     Record,
@@ -510,3 +510,20 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(where: str, 
     assert isinstance(records[-1].event, RunAbort)
     assert records[-1].event.cause == "cancel"
     assert [type(left) for left in scene.left] == [KeyboardInterrupt] * (error is KeyboardInterrupt)
+
+
+WRONG: Any = [TextDelta(0, 7), TextDelta("0", "x"), 7]  # pyright: ignore[reportArgumentType] - as programs without types
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_an_event_of_an_operator_whose_field_has_another_type_ends_the_run(wrong: Any) -> None:
+    """It would break each fold that reads it, also that of the end of the run."""
+
+    def change(event: ResponseEvent) -> ResponseEvent:
+        return wrong if isinstance(event, TextDelta) else event
+
+    worker = Worker(ScriptedModel(["Hello."]), operators=[ops.map(change)])
+    run = worker.run("go")
+    with pytest.raises(ConfigurationError, match=f"operator of the worker emitted a {type(wrong).__name__}"):
+        await run
+    assert run.state.status == "aborted"
