@@ -175,7 +175,8 @@ async def limited(tap: Recorder) -> Figures:
 async def delegated(tap: Recorder) -> Figures:
     """A sub-agent, which newer versions run in the background, and the turn that follows its end.
 
-    It has a file of its own, which is inside the call as well.
+    It has a file of its own, which is inside the call as well. That turn comes before the result of the prompt, or it
+    has a result of its own, as a second run: the tap of one run has what comes before the first result.
     """
     folder = tempfile.mkdtemp(prefix="claude-")
 
@@ -192,14 +193,15 @@ async def delegated(tap: Recorder) -> Figures:
         messages = [each async for each in tap(stream, ClaudeAgent("Look at it."), "Look at it.")]
     inside = [each for each in messages if isinstance(each, AssistantMessage) and each.parent_tool_use_id]
     assert "".join(block.text for each in inside for block in each.content if isinstance(block, TextBlock)) == "Three."
-    own = figures(messages, "finished")
+    first = next(place for place, each in enumerate(messages) if isinstance(each, ResultMessage))
+    own, total = figures(messages[: first + 1], "finished"), figures(messages, "finished")
     log = MemoryLog()
     await tap_each(session_files(Path(folder) / "projects", follow=False), ClaudeCode(), log=log).ended()
     runs = [records_of([entry async for entry in log.read(info.run_id)], info.run_id) for info in await log.list()]
     events = [(each.path, each.event) for each in chain(*runs)]
     found = {path: event.text for path, event in events if isinstance(event, TextDelta) and path}
     assert found == {(inside[0].parent_tool_use_id,): "Three."}, found
-    assert sum(info.row.input_tokens for info in await log.list()) == own["input"]
+    assert sum(info.row.input_tokens for info in await log.list()) == total["input"]
     del own["output"]  # it is partial
     return own
 
