@@ -70,7 +70,7 @@ from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.framing import Decoder
 from rxworker.log.values import CONVERSATION, END_WORDS
 from rxworker.messages import Prices
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_type
 from rxworker.operators import (
     Span,
     UsageChange,
@@ -222,13 +222,17 @@ def label_of(name: str, default: str | None = None) -> Group:
         name: The name of the label, as in ``Worker(labels={"tenant": "acme"})``.
         default: The group of a run without it; by default its records belong to none.
 
+    Raises:
+        ConfigurationError: One of them is not a text.
+
     >>> from rxworker.messages import Conversation
     >>> board = Dashboard([panel("Runs", count(RunStart), view="bar", group=label_of("tenant"))])
     >>> start = RunStart(Conversation(), labels={"tenant": "acme"})
     >>> board.at([Record(1, "run-1", 0, 0, 0.0, start)])[0].value
     {'acme': 1}
     """
-    return LabelGroup(name, default)
+    check_type("label_of(default)", default, str, "label_of('tenant', 'none')", optional=True)
+    return LabelGroup(check_type("label_of(name)", name, str, "label_of('tenant')"), default)
 
 
 worker_of: Group = WorkerGroup("worker", None)

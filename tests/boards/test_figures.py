@@ -35,7 +35,7 @@ from rxworker.adapters.tables import run_rows
 from rxworker.boards import Dashboard, Panel, PanelState, above, board_text, fold_log, log_records, panel
 from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.drawing import board_html
-from rxworker.errors import RxWorkerError
+from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     Annotation,
     AttemptRetract,
@@ -875,6 +875,12 @@ def test_bars_show_the_greatest_groups_and_count_the_rest() -> None:
         assert "tenant-2 " not in text
         assert "and 20 more" in text
     assert "█" * 30 in board_text(board, [state]).splitlines()[1]  # the scale is that of the greatest
+
+
+@pytest.mark.parametrize("given", [(7,), (b"tenant",), ("tenant", 7)])
+def test_a_label_is_a_text(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"label_of\('tenant'"):
+        label_of(*given)
 
 
 def test_a_table_with_groups_has_a_column_of_their_names() -> None:
