@@ -23,7 +23,7 @@ from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, 
 from rxworker.log.format import records_of
 from rxworker.log.kept import mark_time
 from rxworker.log.open import open_stored
-from rxworker.log.recover import pause_in
+from rxworker.log.recover import pause_in, present
 from rxworker.log.values import END_WORDS, TAPPED, Command, StoredStatus, When, resumed_id, send_command, to_sent
 from rxworker.messages import Json
 from rxworker.protocols import encode_record
@@ -129,7 +129,7 @@ async def _deliver(
     except msgspec.DecodeError as error:
         raise CommandError(f"--json: {error}", MISUSED) from error
     info = await log.existing(run_id)
-    newest = await _resumed(log, info) or run_id
+    newest = (await present(log, run_id) or info).run_id
     calls = fold_run(records_of([entry async for entry in log.read(newest)], newest)).background
     await log.deliver(run_id, call_id, result, is_error=is_error)
     if any(call_id in (one.id, one.key) for one in calls):

@@ -52,16 +52,17 @@ from rxworker.events import (
     BackgroundStart,
     CommandTaken,
     Custom,
+    Event,
     Fork,
     PauseState,
-    Record,
     RunAbort,
     RunPause,
     RunRecover,
+    RunRequeue,
 )
 from rxworker.events.pause import BackgroundCall, Begun, Wait, parts_of, woken_by
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
-from rxworker.log.format import check_continuable, record_of, records_of, round_time
+from rxworker.log.format import REQUEUED, check_continuable, record_of, records_of, round_time
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
 from rxworker.log.store import ALL_RUNS, CALLS, Waker
@@ -97,6 +98,8 @@ WorkerMaker: TypeAlias = Callable[[RunInfo], W | Awaitable[W | None] | None]
 
 logger = logging.getLogger("rxworker.log")
 
+TAKES = ("command_taken", REQUEUED)
+"""The kinds of the entries by which a run takes commands; see `taken_in`."""
 RETRIES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a run that could not be continued is tried again: after the first failure, the second and so on."""
 LOOK = 1.0
@@ -520,12 +523,12 @@ async def _event_of(log: EventLog, wait: Wait) -> JsonObject | None:
     return None
 
 
-async def own_records(log: EventLog, run_id: str, *kinds: str) -> list[Record]:
-    """The records of some kinds that a run has made here: those of nested runs, and copied and imported ones, are not.
+async def own_events(log: EventLog, run_id: str, *kinds: str) -> list[Event]:
+    """The events of some kinds that a run has made here: those of nested runs, and copied and imported ones, are not.
 
     The commands that those had taken are other ones than what this run was sent, though with the same numbers.
     """
-    imported, found = (await log.existing(run_id)).row.imported, list[Record]()
+    imported, found = (await log.existing(run_id)).row.imported, list[Event]()
     async for entry in log.read(run_id):
         if entry.first <= imported or entry.kind not in (*kinds, "fork"):
             continue
@@ -533,8 +536,23 @@ async def own_records(log: EventLog, run_id: str, *kinds: str) -> list[Record]:
         if isinstance(record.event, Fork) and not record.path:
             found.clear()
         elif entry.kind in kinds and not record.path:
-            found.append(record)
+            found.append(record.event)
     return found
+
+
+def taken_in(own: Iterable[Event]) -> frozenset[int]:
+    """The numbers of the commands that a run has taken, or that are void, by its own events.
+
+    >>> sorted(taken_in([CommandTaken(4, "send"), RunRequeue(commands=2)]))
+    [1, 2, 4]
+    """
+    taken = set[int]()
+    for event in own:
+        if isinstance(event, CommandTaken):
+            taken.add(event.number)
+        elif isinstance(event, RunRequeue):  # what was sent before is void
+            taken.update(range(1, event.commands + 1))
+    return frozenset(taken)
 
 
 async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command], began: BackgroundCall | None) -> str | None:
@@ -543,10 +561,10 @@ async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command], began
     gone = {one.withdraws for _, one in several if one.withdraws}
     if not any(one.messages for _, one in several):
         return None
-    events = [record.event for record in await own_records(log, run_id, "command_taken", "background_start")]
+    events = await own_events(log, run_id, *TAKES, "background_start")
     starts = [at for at, event in enumerate(events) if isinstance(event, BackgroundStart) and event.background == began]
     before = events if began is None else events[: starts[0]] if starts else []
-    taken = [event.number for event in before if isinstance(event, CommandTaken)]
+    taken = taken_in(before)
     left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
     return next(("\n".join(message.text for message in messages) for messages in left), None)
 

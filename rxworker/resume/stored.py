@@ -16,6 +16,7 @@ from rxworker.events import Event, Record
 from rxworker.events.pause import BACKGROUND
 from rxworker.log.base import EventLog
 from rxworker.log.format import Entry, Private, check_continuable, private_of, records_of, round_time
+from rxworker.log.recover import taken_in
 from rxworker.log.values import Claim, RunRow, with_figures
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Document, Image, Json, Message, ToolMeta, ToolResult
@@ -126,7 +127,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
         variables,
         unseen if row is None else unseen | row.held,
         _called_in(state, own[0] if own else None),
-        _taken_in([r.event for r in records if not r.path and r.seq > foreign]),
+        taken_in([r.event for r in records if not r.path and r.seq > foreign]),
         agreed,
         kept,
         copied,
@@ -153,15 +154,6 @@ def _called_in(state: RunState, begin: Event | None) -> list[str]:
     if isinstance(begin, events.RunResume):
         called = [*(call.name for call in begin.pause.pending), *called]
     return list(dict.fromkeys(called))
-
-
-def _taken_in(own: Sequence[Event]) -> frozenset[int]:
-    """The numbers of the commands that a run has taken."""
-    taken = {event.number for event in own if isinstance(event, events.CommandTaken)}
-    for event in own:
-        if isinstance(event, events.RunRequeue):  # what was sent before is void
-            taken.update(range(1, event.commands + 1))
-    return frozenset(taken)
 
 
 def tools_in(records: Iterable[Record]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from rxworker.events import CommandTaken
 from rxworker.events.pause import BACKGROUND, BackgroundCall, PauseState, woken_by
 from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.base import EventLog
-from rxworker.log.recover import deliveries_of, own_records, until_woken
+from rxworker.log.recover import TAKES, deliveries_of, own_events, taken_in, until_woken
 from rxworker.log.values import (
     CARRIED,
     DELIVER,
@@ -137,8 +137,7 @@ class CommandReader(Struct, eq=False):
         sent = await self._log.sent(paused)
         if not sent:
             return
-        events = [record.event for record in await own_records(self._log, paused, "command_taken")]
-        taken = {event.number for event in events if isinstance(event, CommandTaken)}
+        taken = taken_in(await own_events(self._log, paused, *TAKES))
         for command in sent:
             if command.kind in CARRIED and command.number not in taken:
                 with suppress(CommandConflictError):

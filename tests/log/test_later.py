@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from rxworker import Approve, Paused, Session, Worker, before_tool_call, tool, worker_tool
-from rxworker.errors import CommandConflictError, LogError
+from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.events import BackgroundStart, BackgroundStop, CommandTaken, MessageAdd, Record, TurnStop
 from rxworker.hooks import ToolCallContext
 from rxworker.log import EventLog, MemoryLog, diff_runs, export_run, fork_run, import_run
 from rxworker.log.format import records_of
-from rxworker.log.recover import RunSource, dismiss_run, own_records
+from rxworker.log.recover import RunSource, dismiss_run, own_events
 from rxworker.log.values import resumed_id, send_command
 from rxworker.messages import JsonObject, Message
 from rxworker.state import RunState, fold_run
@@ -178,14 +178,34 @@ async def test_the_commands_of_an_imported_run_are_numbered_anew(log: MemoryLog)
         assert isinstance(paused, Paused)
         ended = await worker.resume(paused)
         assert "a parcel" in ended.conversation.messages[-2].text
-        assert await own_records(other, run_id, "command_taken") == []
+        assert await own_events(other, run_id, "command_taken") == []
+
+
+async def test_a_message_that_is_void_is_not_carried_over(log: MemoryLog) -> None:
+    """It was sent before the run was cancelled and put back."""
+
+    @before_tool_call
+    async def send(context: ToolCallContext) -> None:
+        await log.send(context.run_id, send_command([Message.user("One more.")], "sent-1"))
+        run.cancel()
+        await asyncio.Event().wait()
+
+    run = Bench().worker(log, [call("pay")], hooks=[send]).run("go")
+    with pytest.raises(RunCancelledError):
+        await run
+    await log.requeue(run.id)
+    worker = Bench().worker(log, [call("pay"), call("pay"), say("Paid.")])
+    await pause_of(worker.recover(run.id))
+    ended = await worker.decide(run.id)
+    assert ended.text == "Paid."
+    assert "One more." not in [message.text for message in ended.conversation.messages]
 
 
 async def test_the_commands_of_a_fork_are_numbered_anew(log: MemoryLog) -> None:
     run_id = await asleep(log)
-    assert len(await own_records(log, run_id, "command_taken")) == 1
+    assert len(await own_events(log, run_id, "command_taken")) == 1
     fork = await fork_run(log, run_id, (await log.existing(run_id)).last_seq)
-    assert await own_records(log, fork, "command_taken") == []
+    assert await own_events(log, fork, "command_taken") == []
 
 
 @pytest.mark.parametrize("is_early", [True, False])
