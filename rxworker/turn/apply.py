@@ -93,7 +93,7 @@ def _ill_typed(event: object) -> str | None:
     """What is wrong with the type of a field, which would otherwise break each fold that reads the event later."""
     try:
         msgspec.convert(msgspec.to_builtins(event), type(event))
-    except (msgspec.ValidationError, TypeError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         return str(error)
     return None
 

@@ -514,8 +514,9 @@ class _Execute(Following[CallItem, CallItem]):
             each = self._named(result.tool_use_id)
             self._left.remove(each)
             tool = self._context.worker.tools.get(each.call.name)
-            # An executor, as a tool, may give anything that has a JSON form.
-            content = result.content if result is not item else to_content(result.content, each.call.name)
+            content = result.content
+            if isinstance(item, ToolResult):  # its executor, as a tool, may give anything that has a JSON form
+                content = to_content(content, each.call.name)
             content = clean(truncate(content, policy_of(tool).max_output))
             result = replace(result, content=content, name=each.call.name)
             seconds = asyncio.get_running_loop().time() - self._began

@@ -341,15 +341,23 @@ class SessionBase:
         Raises:
             CommandConflictError: It was decided about before.
             RunStatusError: It is not paused.
+            LocalProtocolError: There is no log, and it is not the run that this session has paused.
             LogError: The log cannot be read or written.
         """
-        if self.paused is not None and self.paused.run_id == run_id:
+        is_last = self.paused is not None and self.paused.run_id == run_id
+        if is_last:
             self.paused = None
         if self.log is not None:
             await dismiss_run(self.log, run_id, reason)
             return
+        left = self._background.pop(run_id, None)
+        if not is_last and left is None:
+            raise LocalProtocolError(
+                f"{run_id} is not a paused run of this session: it was resumed or dismissed, another run has begun "
+                "since, or its id is another one"
+            )
         self._resumed.add(run_id)
-        if (left := self._background.pop(run_id, None)) is not None:
+        if left is not None:
             await left.stop()
 
     def _ended(self, context: RunContext, result: RunResult[object] | None) -> None:

@@ -12,7 +12,14 @@ import pytest
 from reactivex import Observable
 
 from rxworker import Approve, Finished, Paused, Run, Session, Worker, before_tool_call, tool
-from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError, RunStatusError, SessionBusyError
+from rxworker.errors import (
+    ConfigurationError,
+    DecisionError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+    SessionBusyError,
+)
 from rxworker.hooks import HookContext
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Conversation, Message
@@ -256,9 +263,13 @@ async def test_a_paused_run_that_was_dismissed_is_not_resumed() -> None:
     worker = Worker(ScriptedModel([call("watch"), call("wipe", disk="a"), "Hi."]), tools=[watch, wipe])
     session = Session(worker)
     paused = await pause_of(session.run("Wipe."))
+    with pytest.raises((LocalProtocolError, LogError), match="run-typo"):
+        await session.dismiss("run-typo", "no longer")
     await session.dismiss(paused.run_id, "no longer")
     await ended.wait()
     assert session.paused is None
+    with pytest.raises((LocalProtocolError, RunStatusError)):
+        await session.dismiss(paused.run_id, "again")
     with pytest.raises((LocalProtocolError, RunStatusError)):
         await session.resume(paused, decisions=[Approve()])
     with pytest.raises((LocalProtocolError, RunStatusError)):
