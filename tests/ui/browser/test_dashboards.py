@@ -136,6 +136,27 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
             await expect(section.locator(".board-figure").first).to_be_visible()
 
 
+LATE = """{
+  const Observer = globalThis.IntersectionObserver;
+  const withOlder = (each) => [{ target: each.target, isIntersecting: !each.isIntersecting }, each];
+  globalThis.IntersectionObserver = class extends Observer {
+    constructor(take, options) { super((entries) => take(entries.flatMap(withOlder)), options); }
+  };
+}"""
+"""Each change of what is in view comes together with one before it, as in a browser that is busy."""
+
+
+@pytest.mark.slow
+async def test_a_dashboard_that_came_into_view_in_a_busy_browser_is_received(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look]):
+        page = await desk.window(is_shared=False)
+        await page.add_init_script(LATE)
+        await page.goto(desk.url)
+        await page.wait_for_selector("#link[data-state=open]")
+        await desk.ask(page, "Go", status="finished")
+        await expect(await desk.usage(page, "Calls by tool", ".board-value")).to_have_text("look1")
+
+
 @pytest.mark.slow
 async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
     replies = [*REPLIES, *REPLIES]

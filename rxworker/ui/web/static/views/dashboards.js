@@ -36,7 +36,8 @@ export class DashboardsView {
       this.fold.open = recalled(`rxworker.${section.id}`) === "open";
       this.fold.addEventListener("toggle", () => this.folded());
     }
-    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(section);
+    // A busy browser reports several changes at once: the last one holds.
+    new IntersectionObserver((entries) => this.seen(entries.at(-1).isIntersecting)).observe(section);
     document.addEventListener("visibilitychange", () => this.update());
   }
 
