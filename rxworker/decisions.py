@@ -86,6 +86,21 @@ class ApproveAlways(Approve, frozen=True, tag="approve_always", forbid_unknown_f
     """
 
 
+class Received(Approve, frozen=True, tag="received", forbid_unknown_fields=True):
+    """Go on with a call that waits for a message. It is stored by the process that found one, and no door takes it.
+
+    Attributes:
+        message: The id of the message.
+    """
+
+    message: str = ""
+
+
+def message_in(decision: Approve) -> str:
+    """The id of the message by which a call goes on; empty: something else has ended its wait."""
+    return decision.message if isinstance(decision, Received) else ""
+
+
 GO_ON: Decisions = {}
 """No decision about any call: for a run that does not wait for one."""
 
@@ -760,13 +775,15 @@ class StoredDecision(Decided, frozen=True):
     Attributes:
         reserved: Seconds for which other processes leave the run to the one that has decided.
         woken: What the wait of a hook at the end of a turn has ended with.
+        by: The id of the message that has ended it, if it is one.
     """
 
-    decisions: tuple[Decision | ApproveAlways | None, ...]
+    decisions: tuple[Decision | ApproveAlways | Received | None, ...]
     add: tuple[Message, ...] = ()
     shared_state: Json = None
     reserved: float = 0.0
     woken: Json = None
+    by: str = ""
 
 
 def read_stored(data: object) -> StoredDecision:

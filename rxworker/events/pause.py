@@ -81,6 +81,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
         run: The id of a run that ends; empty: none.
         message: Whether a message that is sent into the run ends it.
         event: The name of an event of the application in that run, which ends it too; empty: none.
+        by: The id of the message that has ended it; empty: something else has, or nothing yet.
 
     >>> print(Wait(1767225600.0, signal="paid"))
     the signal paid, or 2026-01-01 00:00:00 UTC
@@ -91,6 +92,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     run: str = ""
     message: bool = False
     event: str = ""
+    by: str = ""
 
     def __str__(self) -> str:
         """What comes first, as it is shown to users."""
@@ -133,9 +135,15 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         """What it waits for other than a person or the run inside."""
         return None if len(self.woken) == len(self.awaits) else self.awaits[-1]
 
-    def wake(self, value: Json) -> Begun:
-        """The same when what it waits for has come, with a value."""
-        return replace(self, woken=(*self.woken, value))
+    @property
+    def received(self) -> tuple[str, ...]:
+        """The ids of the messages that have ended its waits: each ends one."""
+        return tuple([each.by for each in self.awaits if each.by])
+
+    def wake(self, value: Json, by: str = "") -> Begun:
+        """The same when what it waits for has come, with a value, and with the id of the message if it is one."""
+        *before, last = self.awaits
+        return replace(self, awaits=(*before, replace(last, by=by)), woken=(*self.woken, value))
 
     @property
     def waits(self) -> bool:
@@ -176,16 +184,15 @@ class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
         return self.begun is not None and self.begun.waits
 
     @property
-    def wait(self) -> Wait | None:
+    def waiting(self) -> Begun | None:
         """What a hook waits for before the call, or its tool, if that is neither an answer nor a run inside."""
-        several = [each for each in (self.held, self.begun) if each is not None and each.wait is not None]
-        return several[0].wait if several else None
+        return next((each for each in (self.held, self.begun) if each is not None and each.wait is not None), None)
 
-    def wake(self, value: Json) -> PausedCall:
-        """The call when that has come, with a value."""
+    def wake(self, value: Json, by: str = "") -> PausedCall:
+        """The call when that has come, with a value, and with the id of the message if it is one."""
         if self.held is not None and self.held.wait is not None:
-            return replace(self, held=self.held.wake(value))
-        return self if self.begun is None else replace(self, begun=self.begun.wake(value))
+            return replace(self, held=self.held.wake(value, by))
+        return self if self.begun is None else replace(self, begun=self.begun.wake(value, by))
 
     @property
     def inner(self) -> PauseState | None:
@@ -210,6 +217,7 @@ class TreeCall(Struct, frozen=True):
         inner: How many of the next calls are inside it.
         inner_run: The id of the run that it waits with; empty for none.
         is_background: Whether it is in the background of its run, so that it is decided about alone.
+        received: The ids of the messages that have ended earlier waits of it.
     """
 
     call: ToolCall
@@ -223,6 +231,7 @@ class TreeCall(Struct, frozen=True):
     inner: int = 0
     inner_run: str = ""
     is_background: bool = False
+    received: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -371,13 +380,14 @@ def _tree(pause: PauseState, path: tuple[str, ...], run: str) -> Iterator[TreeCa
     for each, own, is_required, is_background in several:
         begun, inner = each.begun, each.inner
         below = () if inner is None or begun is None else tuple(_tree(inner, (*path, each.call.id), begun.run))
-        asked = QUESTION if each.question is not None else UNTIL if each.wait is not None else pause.hook
+        waiting = each.waiting
+        asked = QUESTION if each.question is not None else UNTIL if waiting is not None else pause.hook
         hook = NESTED if inner is not None else asked
         # Without a result of its client, a run inside only pauses again.
         is_needed = is_required or (bool(path) and hook == CLIENT_TOOL)
         waits_with = begun.run if begun is not None and inner is not None else ""
-        asks, waits = each.question, each.wait
-        more = asks, waits, len(below), waits_with, is_background
+        wait, received = (None, ()) if waiting is None else (waiting.wait, waiting.received)
+        more = each.question, wait, len(below), waits_with, is_background, received
         yield TreeCall(each.call, own, run, hook, pause.reason, is_needed, *more)
         yield from below
 

@@ -32,9 +32,11 @@ from rxworker.decisions import (
     Decision,
     Deny,
     PendingCalls,
+    Received,
     StoredDecision,
     decide,
     granted_by,
+    message_in,
     read_stored,
     reply_of,
 )
@@ -84,6 +86,7 @@ from rxworker.log.values import (
     deliver_command,
     first_id,
     is_woken,
+    message_id,
     resumed_id,
 )
 from rxworker.messages import JsonObject
@@ -406,8 +409,9 @@ class RunSource:
             return []
         pause = await pause_in(self.log, info)
         decisions = await _come(self.log, info.run_id, pause, sent)
-        wait = None if pause.held is None else pause.held.wait
-        held = None if wait is None else await _woken(self.log, info.run_id, wait, sent)
+        held = None
+        if pause.held is not None and pause.held.wait is not None:
+            held = await _woken(self.log, info.run_id, pause.held.wait, sent, pause.held.received)
         if held is None and not any(decisions):
             for wait in [wait for wait in pause.waits if wait.run]:
                 last = await _last(self.log, wait.run)
@@ -417,15 +421,20 @@ class RunSource:
             if info.row.due:
                 self.pending.defer(info.run_id, info.row.due)
             return []
-        woken = None if held is None else held.input
-        command = decision_command(StoredDecision(tuple(decisions), woken=woken))
+        woken, by = (None, "") if held is None else (held.input, message_in(held))
+        command = decision_command(StoredDecision(tuple(decisions), woken=woken, by=by))
         with suppress(CommandConflictError):
             await self.log.send(info.run_id, command)
         return [command]
 
 
 async def _woken(
-    log: EventLog, run_id: str, wait: Wait, sent: Sequence[Command], began: BackgroundCall | None = None
+    log: EventLog,
+    run_id: str,
+    wait: Wait,
+    sent: Sequence[Command],
+    received: Collection[str],
+    began: BackgroundCall | None = None,
 ) -> Approve | None:
     """The decision about a call whose tool waits; ``None`` if what it waits for has not come.
 
@@ -434,13 +443,14 @@ async def _woken(
         run_id: The id of the run.
         wait: What the tool waits for.
         sent: The commands to the run.
+        received: The ids of the messages that have ended its waits before.
         began: The call, if it is in the background: a message that the run has taken since it waits counts.
     """
     for command in sent:
         if wait.signal and command.kind == "signal" and command.data["name"] == wait.signal:
             return Approve(msgspec.convert(command.data["value"], JsonObject | str))
-    if wait.message and (text := await _message_to(log, run_id, sent, began)) is not None:
-        return Approve(text)
+    if wait.message and (message := await _message_to(log, run_id, sent, received, began)) is not None:
+        return message
     other = await present(log, wait.run) if wait.run else None
     if wait.event and (found := await _event_of(log, wait)) is not None:
         return Approve(found)
@@ -460,7 +470,7 @@ async def _come(log: EventLog, run_id: str, pause: PauseState, sent: Sequence[Co
     tree = pause.tree
     calls = {part[0]: each for part, each in zip(parts_of(tree)[1:], pause.background, strict=True)}
     waits = enumerate(woken_by(tree))
-    return [wait and await _woken(log, run_id, wait, sent, calls.get(at)) for at, wait in waits]
+    return [wait and await _woken(log, run_id, wait, sent, tree[at].received, calls.get(at)) for at, wait in waits]
 
 
 async def until_woken(log: EventLog, run_id: str, pause: PauseState) -> list[Decision | None]:
@@ -555,18 +565,22 @@ def taken_in(own: Iterable[Event]) -> frozenset[int]:
     return frozenset(taken)
 
 
-async def _message_to(log: EventLog, run_id: str, sent: Sequence[Command], began: BackgroundCall | None) -> str | None:
-    """The text of the first message to a run that it has not taken, or not before a call in its background waited."""
-    several = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
-    gone = {one.withdraws for _, one in several if one.withdraws}
-    if not any(one.messages for _, one in several):
+async def _message_to(
+    log: EventLog, run_id: str, sent: Sequence[Command], received: Collection[str], began: BackgroundCall | None
+) -> Received | None:
+    """The first message to a run that it has not taken, or not before a call in its background waited."""
+    sends = [(one.number, msgspec.convert(one.data, SentMessages)) for one in sent if one.kind == "send"]
+    gone = {*received, *(one.withdraws for _, one in sends if one.withdraws)}
+    named = [(number, message_id(one.id, run_id, number), one.messages) for number, one in sends if one.messages]
+    waiting = [each for each in named if each[1] not in gone]
+    if not waiting:
         return None
     events = await own_events(log, run_id, *TAKES, "background_start")
     starts = [at for at, event in enumerate(events) if isinstance(event, BackgroundStart) and event.background == began]
     before = events if began is None else events[: starts[0]] if starts else []
     taken = taken_in(before)
-    left = (one.messages for number, one in several if number not in taken and one.messages and one.id not in gone)
-    return next(("\n".join(message.text for message in messages) for messages in left), None)
+    left = ((messages, name) for number, name, messages in waiting if number not in taken)
+    return next((Received("\n".join(message.text for message in messages), name) for messages, name in left), None)
 
 
 class PendingRuns:
@@ -863,7 +877,7 @@ def deliveries_of(pause: PauseState, decided: Sequence[Decision | None]) -> list
         if question is not None and isinstance(own, Approve | Deny):
             begun = replace(begun, reply=reply_of(question, own))
         elif tree[at].wait is not None and isinstance(own, Approve):
-            begun = begun.wake(own.input)
+            begun = begun.wake(own.input, message_in(own))
         elif isinstance(own, Approve) or (own is None and any(inside)):
             begun = replace(begun, decided=msgspec.to_builtins(inside))
         match own:

@@ -559,7 +559,18 @@ def carried_over(command: Command, paused: str, number: int) -> Command:
     'run-1:2'
     """
     key = command.key if command.kind in (DELIVER, "signal") else f"{paused}:{number}"
-    return replace(command, key=key, number=0, time=0.0)
+    is_unnamed = command.kind == "send" and not command.data.get("id")
+    data = {**command.data, "id": message_id("", paused, number)} if is_unnamed else command.data
+    return replace(command, data=data, key=key, number=0, time=0.0)
+
+
+def message_id(own: str, run_id: str, number: int) -> str:
+    """The id of messages that were sent to a run, which they keep in those that resume it.
+
+    >>> message_id("", "run-1", 3)
+    'run-1:3'
+    """
+    return own or f"{run_id}:{number}"
 
 
 def resumed_id(run_id: str) -> str:

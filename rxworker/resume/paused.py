@@ -33,6 +33,7 @@ from rxworker.decisions import (
     check_members,
     decide,
     granted_by,
+    message_in,
     read_stored,
     reply_of,
 )
@@ -256,7 +257,8 @@ def resume_turn(
         spared=() if sends_request or pause.calls else reached,
     )
     if left.held is not None and left.held.wait is not None and not added:
-        left = replace(left, held=left.held.wake(given.woken if isinstance(given, StoredDecision) else None))
+        value, by = (given.woken, given.by) if isinstance(given, StoredDecision) else (None, "")
+        left = replace(left, held=left.held.wake(value, by))
     scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
     resume = replace(
         RunResume(**shared_fields(paused, RunResume)),
@@ -311,8 +313,8 @@ def _decided(
         if begun is not None and each.inner is not None and decision is None:
             calls.append(replace(each, begun=_decided_inside(begun, each.inner, inside, tools.get(call.name))))
             continue
-        if each.wait is not None and isinstance(decision, Approve):
-            calls.append(each.wake(decision.input))
+        if each.waiting is not None and isinstance(decision, Approve):
+            calls.append(each.wake(decision.input, message_in(decision)))
             continue
         if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
             calls.append(replace(each, begun=replace(each.begun, reply=reply_of(each.question, decision))))

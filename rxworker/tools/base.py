@@ -271,7 +271,8 @@ class ToolContext:
             run: The id of a run of the log, whose end counts; it may begin later.
             event: The name of an event of the application, such as ``order.shipped``; the first one in that run counts,
                 and in those that resume it.
-            message: Whether a message that is sent into the run counts. The model receives it in any case.
+            message: Whether a message that is sent into the run counts, each for one wait of a call. The model receives
+                it in any case.
             state: What the tool needs to go on, in ``begun.state``.
 
         Returns:

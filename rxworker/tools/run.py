@@ -527,8 +527,8 @@ def _log_failure(call: ToolCall, error: ToolError) -> None:
 
 def waiting_call(each: PausedCall) -> PendingCall:
     """A call that waits: for the answer to its question, with the run that it has begun, or for something else."""
-    if each.wait is not None:
-        return PendingCall(each, UNTIL, f"{each.call.name} waits for {each.wait}", has_begun=True)
+    if each.waiting is not None:
+        return PendingCall(each, UNTIL, f"{each.call.name} waits for {each.waiting.wait}", has_begun=True)
     if (inside := each.inner) is not None:
         return PendingCall(each, NESTED, f"{each.call.name}: {inside.reason or inside.hook}", has_begun=True)
     return PendingCall(each, QUESTION, str(each.question), is_required=True, has_begun=True)

@@ -401,7 +401,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         # The provider continues from its own response.
         emit(TurnStop())
         return
-    if context.mailbox.waiting and context.mailbox.deliver(emit):
+    # A hook that has waited goes on first: it may have waited for the message.
+    if context.mailbox.waiting and scope.pause.held is None and context.mailbox.deliver(emit):
         emit(TurnStop())
         return
     if state.background:

@@ -204,6 +204,64 @@ async def test_several_waits_of_one_call_keep_their_results_in_order(
         assert len(shop.keys) == 1
 
 
+async def test_each_message_ends_one_wait_of_a_call(open_store: OpenLog) -> None:
+    """Though none is taken by a run until the turn of the call has ended: also one that is carried over twice."""
+    shop = Shop({"message": True}, {"message": True, "signal": "paid"}, {"message": True})
+    async with open_store() as log:
+        run = await shop.begin(log)
+        await log.send(run, send_command(to_sent("First.")))
+        async with working(log, shop):
+            await end_of_last(log, resumed_id(run))
+            await log.signal(run, "paid", "in between")
+            await end_of_last(log, f"{run}~3")
+            await log.send(run, send_command(to_sent("First."), "named"))
+            replica = await end_of_last(log, f"{run}~4")
+        assert shop.ended == [["First.", "in between", "First."]]
+        texts = [message.text for message in replica.state.conversation.messages if message.role == "user"]
+        assert texts == ["Ship it.", "", "First.", "First."]
+
+
+async def test_two_calls_that_wait_have_the_same_message(log: MemoryLog) -> None:
+    heard: list[Json] = []
+
+    @tool(effect="idempotent")
+    async def listen(context: ToolContext) -> str:
+        heard.append(await context.until(message=True))
+        return "heard"
+
+    worker = Worker(ScriptedModel([call("listen") + call("listen"), "Done."]), tools=[listen], log=log)
+    run = worker.run("Listen.")
+    await pause_of(run)
+    await log.send(run.id, send_command(to_sent("One.")))
+    async with working(log, lambda _: worker):
+        await end_of_last(log, resumed_id(run.id))
+    assert heard == ["One.", "One."]
+
+
+@pytest.mark.parametrize("point", ["before_tool_call", "on_turn_end"])
+async def test_each_message_ends_one_wait_of_a_hook(point: Any, log: MemoryLog) -> None:
+    heard: list[Json] = []
+
+    @hook(point, name="waits")
+    async def waits(context: HookContext) -> None:
+        if not heard:
+            heard.append([await context.until(message=True), await context.until(message=True)])
+
+    @tool
+    async def look() -> str:
+        return "seen"
+
+    parts: dict[str, Any] = {"tools": [look], "hooks": [waits], "log": log}
+    run = Worker(ScriptedModel([call("look"), "Done."]), **parts).run("Look.")
+    assert (await pause_of(run)).hook == UNTIL
+    await log.send(run.id, send_command(to_sent("One.")))
+    async with working(log, lambda _: Worker(ScriptedModel(["Done."] * 9), **parts)):
+        await end_of_last(log, resumed_id(run.id))
+        await log.send(run.id, send_command(to_sent("Two.")))
+        await end_of_last(log, f"{run.id}~3")
+    assert heard == [["One.", "Two."]]
+
+
 async def test_neither_a_clock_that_is_set_nor_a_second_process_wakes_early_or_twice(
     monkeypatch: pytest.MonkeyPatch, store: EventLog
 ) -> None:

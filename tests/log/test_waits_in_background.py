@@ -204,6 +204,35 @@ async def test_several_waits_keep_their_results_in_order(open_store: OpenLog) ->
         assert shop.ended == [["2", None, "1", "2"]]
 
 
+async def test_each_message_ends_one_wait_of_a_call_while_the_run_goes_on(log: MemoryLog) -> None:
+    """Whether the run has taken it or not."""
+    shop = Shop(log, {"message": True}, {"message": True})
+    run = await shop.begun()
+    await of_message(log, run.id)
+    async for record in run:
+        event = record.event
+        if isinstance(event, BackgroundStart) and event.background.step and event.background.waits:
+            break
+    await log.send(run.id, send_command(to_sent("Again.")))
+    await shop.shipped()
+    shop.may_end.set()
+    await run
+    assert shop.ended == [["Go now.", "Again."]]
+
+
+async def test_each_message_ends_one_wait_of_a_call_while_the_run_is_paused(log: MemoryLog) -> None:
+    shop = Shop(log, {"message": True}, {"message": True})
+    run = shop.worker(holds=False).run("Ship it.")
+    await run
+    await of_message(log, run.id)
+    async for woken in recover_all(log, lambda _: shop.worker()):
+        await woken
+        if woken.state.status == "finished":
+            break
+        await log.send(woken.id, send_command(to_sent("Again.")))
+    assert shop.ended == [["Go now.", "Again."]]
+
+
 @pytest.mark.parametrize("sees_it", [True, False])
 async def test_a_message_counts_that_the_run_has_taken_since_the_call_waits_and_none_before(
     sees_it: bool, monkeypatch: pytest.MonkeyPatch

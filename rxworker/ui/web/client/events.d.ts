@@ -436,6 +436,8 @@ export interface Wait {
   message?: boolean;
   /** The name of an event of the application in that run, which ends it too; empty: none. */
   event?: string;
+  /** The id of the message that has ended it; empty: something else has, or nothing yet. */
+  by?: string;
 }
 
 /** A call that its tool has begun, and goes on with. */
