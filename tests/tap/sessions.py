@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rxworker.log import SQLiteLog
@@ -17,8 +18,12 @@ SONNET = "claude-sonnet-4-5"
 LEASE = 0.3
 
 
+BEGAN = (datetime.now(UTC) - timedelta(hours=1)).replace(second=0, microsecond=0)
+"""Within the last day, which is what a dashboard of runs takes from a log."""
+
+
 def at(second: float) -> str:
-    return f"2026-11-30T08:00:{second:06.3f}Z"
+    return f"{BEGAN:%Y-%m-%dT%H:%M}:{second:06.3f}Z"
 
 
 def line(kind: str, second: float, **more: Any) -> dict[str, Any]:
