@@ -473,18 +473,25 @@ async def _come(log: EventLog, run_id: str, pause: PauseState, sent: Sequence[Co
     return [wait and await _woken(log, run_id, wait, sent, tree[at].received, calls.get(at)) for at, wait in waits]
 
 
-async def until_woken(log: EventLog, run_id: str, pause: PauseState) -> list[Decision | None]:
-    """Wait until something has come that calls in the background of a run wait for; the decisions about them."""
+async def until_woken(log: EventLog, runs: Sequence[str], pause: PauseState) -> list[Decision | None]:
+    """Wait until something has come that calls in the background of a run wait for; the decisions about them.
+
+    Args:
+        log: The log.
+        runs: The ids of the run and of those around it: what is sent to one of them counts.
+        pause: The calls.
+    """
     due = min([wait.due for wait in pause.waits if wait.due], default=0.0)
     while True:
-        names = {run_id}
+        names = {*runs}
         for last in [await _last(log, wait.run) for wait in pause.waits if wait.run]:
             names |= {last, resumed_id(last)}
         with ExitStack() as entered:
-            wakers = [entered.enter_context(Waker(log.followers, name, name != run_id)) for name in names]
-            found = await _come(log, run_id, pause, await log.sent(run_id))
-            if any(found):
-                return found
+            wakers = [entered.enter_context(Waker(log.followers, name, name not in runs)) for name in names]
+            for run_id in runs:
+                found = await _come(log, run_id, pause, await log.sent(run_id))
+                if any(found):
+                    return found
             until = min(due, time.time() + log.lease) if due else None  # a clock may be set
             waiting = [asyncio.ensure_future(waker.wait(until)) for waker in wakers]
             try:

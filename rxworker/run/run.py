@@ -162,6 +162,7 @@ class Run(Generic[T_co]):
             commands = background.commands = CommandReader(
                 *(writer, journal.run_id, context.mailbox, context.pause_request, self._cancel),
                 *(context.worker.mapped, background.arrive),
+                tuple([outer.journal.run_id for outer in context.parents]),
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)

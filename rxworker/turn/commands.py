@@ -94,6 +94,7 @@ class CommandReader(Struct, eq=False):
         cancel: Cancels the run.
         mapped: Changes the messages of other senders before they are recorded.
         arrive: Takes the results of calls in the background.
+        around: The ids of the runs around it, from the inside out.
         applied: The numbers of the commands that were applied.
         sending: The futures of what this process has sent and not read yet, by its ids.
         queued: Those of messages that wait in the mailbox.
@@ -109,6 +110,7 @@ class CommandReader(Struct, eq=False):
     cancel: CancelFn
     mapped: Callable[[Sequence[Message]], tuple[Message, ...]]
     arrive: ArriveFn
+    around: tuple[str, ...] = ()
     applied: set[int] = set()
     sending: dict[str, asyncio.Future[None]] = {}
     queued: dict[str, asyncio.Future[None]] = {}
@@ -249,7 +251,7 @@ class CommandReader(Struct, eq=False):
     async def _wake(self, pause: PauseState) -> None:
         with _reported(self._cannot_read):
             await self.writer.barrier()
-            for delivery in deliveries_of(pause, await until_woken(self._log, self.run_id, pause)):
+            for delivery in deliveries_of(pause, await until_woken(self._log, (self.run_id, *self.around), pause)):
                 self.deliver(delivery)
 
     async def _store_delivery(self, delivery: DeliveredResult) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Approve, Run, Session, Worker, tool
+from rxworker import Approve, Run, Session, Worker, tool, worker_tool
 from rxworker.decisions import Decided
 from rxworker.events import BackgroundStart, CommandTaken, CustomEvent, Event
 from rxworker.log import EventLog, MemoryLog
@@ -44,7 +44,7 @@ class Shop:
         self.ended: list[Json] = []
         self.may_end = asyncio.Event()
 
-    def worker(self, *, holds: bool = True, before: Sequence[Reply] = ()) -> Worker:
+    def worker(self, *, holds: bool = True, before: Sequence[Reply] = (), is_logged: bool = True) -> Worker:
         make: Any = tool
 
         @make(effect="idempotent", **self.policy)
@@ -61,9 +61,8 @@ class Shop:
             return "held"
 
         first = call("ship") + call("hold") if holds else call("ship")
-        return Worker(
-            ByTurn([*before, first, *[say(f"Answer {n}.") for n in range(9)]]), tools=[ship, hold], log=self.log
-        )
+        answers = [*before, first, *[say(f"Answer {n}.") for n in range(9)]]
+        return Worker(ByTurn(answers), tools=[ship, hold], log=self.log if is_logged else None)
 
     async def begun(self) -> Run[Any]:
         """A run whose call in the background waits."""
@@ -167,6 +166,34 @@ async def test_it_goes_on_when_that_comes_while_the_run_goes_on(
         result = await run
         assert shop.ended == [[ended]]
         assert f"shipped: {[ended]}" in "".join([message.text for message in result.conversation.messages])
+        assert (await stored_state(log, run.id))[0] == run.state
+        for other in keep:
+            await other.cancel()
+        keep.clear()
+
+
+@pytest.mark.parametrize(("wait", "come", "ended"), CASES[:4])
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_it_goes_on_when_that_comes_inside_nested_runs_that_go_on(
+    wait: dict[str, Any], come: Any, ended: Json, depth: int
+) -> None:
+    async with MemoryLog() as log:
+        shop = Shop(log, wait)
+        worker = shop.worker(is_logged=False)
+        for _ in range(depth):
+            ask = worker_tool(worker, name="ask", description="Ask it.")
+            worker = Worker(ByTurn([call("ask", task="Ship it."), say("Done.")]), tools=[ask], log=log)
+        run = worker.run("Ship it.")
+        async for record in run:
+            if isinstance(record.event, BackgroundStart) and record.event.background.waits:
+                break
+        await run.barrier()
+        await come(log, run.id)
+        await shop.shipped()
+        assert run.state.status == "running"
+        shop.may_end.set()
+        await run
+        assert shop.ended == [[ended]]
         assert (await stored_state(log, run.id))[0] == run.state
         for other in keep:
             await other.cancel()
