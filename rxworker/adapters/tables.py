@@ -34,6 +34,7 @@ from rxworker.operators.expect import observing, refusal
 from rxworker.operators.kernel import Ending, Operator, Sink
 from rxworker.protocols.socket import reason_of
 from rxworker.state import RunState, step_run
+from rxworker.state.inner import OF_REQUESTS, RequestTokens, step_request
 from rxworker.views import CallView, RunView
 
 R = TypeVar("R")
@@ -79,11 +80,13 @@ class ResponseRow(Struct, frozen=True):
         path: As for `CallRow`.
         turn: The turn.
         attempt: Its number in the turn.
-        provider: The name of the provider.
-        model: The model.
-        status: ``Completed``, ``Cancelled``, ``Failed``, or ``Retracted`` for one that was requested again.
+        provider: The name of the provider; empty if its start was not seen.
+        model: The model; empty if it is not known.
+        status: ``Completed``, ``Cancelled``, ``Failed``, or ``Retracted`` for one that was requested again or
+            began anew.
         stop_reason: Why it ended, if the provider reported it.
-        began: When the request was sent.
+        began: When the request was sent, or the response began anew; the first record of it that was seen, if that was
+            missed.
         first_seconds: Seconds until its first block; ``None`` if there was none.
         seconds: Seconds until its end.
         input_tokens: As in `Usage`, as are the others.
@@ -222,66 +225,67 @@ class _Calls:
         )
 
 
-class _Attempt:
-    """A request that has not ended."""
+class _Response:
+    """A response that has not ended, or that may begin anew."""
 
-    def __init__(self, record: events.Record, provider: str, model: str) -> None:
-        self.record = record
-        self.provider = provider
-        self.model = model
+    def __init__(self, record: events.Record, tokens: RequestTokens) -> None:
+        self.began = record.time
+        self.tokens = tokens
+        self.provider, self.model = tokens.provider, tokens.model
         self.first: float | None = None
-        self.usage = events.Usage()
+        self.is_over = False
+
+    def follow(self, record: events.Record, tokens: RequestTokens) -> Iterator[ResponseRow]:
+        self.tokens, event = tokens, record.event
+        if isinstance(event, events.Status):
+            if event.status is events.ResponseStatus.STARTED:
+                self.provider, self.model = event.provider or self.provider, event.model or self.model
+            elif not self.is_over:
+                reason = None if event.stop_reason is None else event.stop_reason.kind.value
+                yield self.row(record, event.status.value, reason)
 
     def row(self, end: events.Record, status: str, stop_reason: str | None = None) -> ResponseRow:
-        began = self.record.time
+        self.is_over = True
+        turn, attempt = self.tokens.number
         return ResponseRow(
             run=end.run_id,
             path="/".join(end.path),
-            turn=self.record.turn,
-            attempt=self.record.attempt,
+            turn=turn,
+            attempt=attempt,
             provider=self.provider,
             model=self.model,
             status=status,
             stop_reason=stop_reason,
-            began=_moment(began),
-            first_seconds=None if self.first is None else self.first - began,
-            seconds=end.time - began,
-            **shared_fields(self.usage, ResponseRow),
+            began=_moment(self.began),
+            first_seconds=None if self.first is None else self.first - self.began,
+            seconds=end.time - self.began,
+            **shared_fields(self.tokens.usage or events.Usage(), ResponseRow),
         )
 
 
 class _Responses:
     def __init__(self) -> None:
-        self._open: dict[tuple[str, ...], _Attempt] = {}
+        self._open: dict[tuple[str, ...], _Response] = {}
 
     def __call__(self, record: events.Record) -> Iterator[ResponseRow]:
         event, path = record.event, record.path
-        if isinstance(event, events.AttemptStart):
-            self._open[path] = _Attempt(record, event.provider, event.model)
-            return
-        attempt = self._open.get(path)
-        if attempt is None:
-            return
-        match event:
-            case events.BlockStart():
-                attempt.first = record.time if attempt.first is None else attempt.first
-            case events.Usage():
-                attempt.usage = event
-            case events.Status(status=events.ResponseStatus.STARTED):
-                attempt.model = event.model or attempt.model
-                attempt.provider = event.provider or attempt.provider
-            case events.Status():
+        response = self._open.get(path)
+        if isinstance(event, events.BlockStart):
+            if response is not None and response.first is None:
+                response.first = record.time
+        elif isinstance(event, events.AttemptRetract):
+            if response is not None and not response.is_over:
+                yield response.row(record, "Retracted")
+        elif event.__class__ in OF_REQUESTS:
+            tokens = step_request(None if response is None else response.tokens, record)
+            if response is not None and (response.tokens.is_over(tokens, event) or response.tokens.begins_anew(event)):
+                if not response.is_over:
+                    yield response.row(record, events.ResponseStatus.CANCELLED.value if tokens is None else "Retracted")
                 del self._open[path]
-                reason = None if event.stop_reason is None else event.stop_reason.kind.value
-                yield attempt.row(record, event.status.value, reason)
-            case events.AttemptRetract():
-                del self._open[path]
-                yield attempt.row(record, "Retracted")
-            case events.RunStop() | events.RunPause() | events.RunAbort():
-                del self._open[path]
-                yield attempt.row(record, events.ResponseStatus.CANCELLED.value)
-            case _:
-                pass
+                response = None
+            if tokens is not None:
+                response = response or self._open.setdefault(path, _Response(record, tokens))
+                yield from response.follow(record, tokens)
 
 
 class _Runs:

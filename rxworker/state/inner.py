@@ -71,7 +71,8 @@ class RequestTokens(Struct, frozen=True):
         number: The numbers of its turn and attempt.
         provider: The name of the provider; empty if its start was not seen.
         model: The name of the model; empty if its start was not seen.
-        usage: The last snapshot; ``None`` before the first, and after a start that retracts it.
+        usage: The last snapshot of its response; ``None`` before the first.
+        before: The tokens of its responses that began anew, each of which was paid; ``None`` without one.
         status: The last status of its response.
     """
 
@@ -80,13 +81,32 @@ class RequestTokens(Struct, frozen=True):
     model: str = ""
     usage: events.Usage | None = None
     status: events.ResponseStatus | None = None
+    before: events.Usage | None = None
+
+    def begins_anew(self, event: events.Event) -> bool:
+        """Whether an event retracts its response, and begins another one.
+
+        A second start does. Where several models received the request, the usage has what all of them took.
+        """
+        if not isinstance(event, events.Status) or self.status is None:
+            return False
+        return event.status is events.ResponseStatus.STARTED and not event.provider
+
+    def is_over(self, after: RequestTokens | None, event: events.Event) -> bool:
+        """Whether an event has ended the request: another one has begun, or the run has ended."""
+        return after is None or after.number != self.number or isinstance(event, events.AttemptStart)
+
+    @property
+    def tokens(self) -> events.Usage | None:
+        """Its tokens so far; ``None`` if it has reported none."""
+        return self.usage if self.before is None else self.before + (self.usage or events.Usage())
 
     @property
     def taken(self) -> events.Usage:
         """Its tokens; partial, as long as the response is not complete."""
-        usage = self.usage or events.Usage()
+        tokens = self.tokens or events.Usage()
         is_complete = self.status is events.ResponseStatus.COMPLETED
-        return usage if is_complete else replace(usage, is_partial=True)
+        return tokens if is_complete else replace(tokens, is_partial=True)
 
 
 def step_request(request: RequestTokens | None, record: events.Record) -> RequestTokens | None:
@@ -106,10 +126,9 @@ def step_request(request: RequestTokens | None, record: events.Record) -> Reques
         request = RequestTokens(number)
     if isinstance(event, events.Usage):
         return replace(request, usage=event)
-    # A second start begins anew; where several models received the request, the usage has what all of them took.
-    is_again = request.status is not None and event.status is events.ResponseStatus.STARTED
-    usage = None if is_again and not event.provider else request.usage
-    return replace(request, usage=usage, status=event.status)
+    begins_anew = request.begins_anew(event)
+    usage, before = (None, request.tokens and request.taken) if begins_anew else (request.usage, request.before)
+    return replace(request, usage=usage, status=event.status, before=before)
 
 
 class InnerUsage(Struct, frozen=True):
@@ -132,7 +151,7 @@ class InnerUsage(Struct, frozen=True):
         """All tokens, with those of the requests that are not over."""
         usage = self.spent
         for request in self.open.values():
-            if request.usage is not None:
+            if request.tokens is not None:
                 usage += request.taken
         return usage
 
@@ -159,8 +178,8 @@ def step_inner(state: InnerUsage, record: events.Record) -> InnerUsage:
         return state
     before = state.open.get(path)
     after = step_request(before, record)
-    if before is not None and before.usage and (after is None or after.usage is None):
-        by_model = with_tokens(state.by_model, before.model, before.usage)
+    if before is not None and before.tokens is not None and before.is_over(after, event):
+        by_model = with_tokens(state.by_model, before.model, before.tokens)
         state = replace(state, spent=state.spent + before.taken, by_model=by_model)
     # A copy of what is open: as many as there are runs at the same time.
     others = {other: request for other, request in state.open.items() if other != path}

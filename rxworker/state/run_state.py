@@ -192,8 +192,8 @@ class RunState(Struct, frozen=True):
         for model, usage in inner.by_model.items():
             by_model = with_tokens(by_model, model, usage)
         for request in inner.open.values():
-            if request.usage is not None:
-                by_model = with_tokens(by_model, request.model, request.usage)
+            if request.tokens is not None:
+                by_model = with_tokens(by_model, request.model, request.tokens)
         return by_model
 
     @property

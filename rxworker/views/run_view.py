@@ -21,6 +21,7 @@ from rxworker.events import Record
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, Json, JsonObject, ToolCall, ToolResult
 from rxworker.state import RunState, step_run
+from rxworker.state.inner import RequestTokens, step_request
 from rxworker.views import changes
 from rxworker.views.changes import Change
 from rxworker.views.tracker import Tracker
@@ -31,6 +32,12 @@ ItemStage: TypeAlias = Literal["open", "waiting", "running", "done", "failed", "
 A call is ``waiting`` when its arguments are complete, ``refused`` when it did not run, ``stopped`` when it was cut off.
 """
 
+_STAGES: dict[events.ResponseStatus, ItemStage] = {
+    events.ResponseStatus.COMPLETED: "done",
+    events.ResponseStatus.FAILED: "failed",
+    events.ResponseStatus.CANCELLED: "stopped",
+}
+"""The stages of attempts."""
 OVER: frozenset[ItemStage] = frozenset(("done", "failed", "refused", "stopped", "retracted"))
 
 
@@ -137,16 +144,30 @@ class AttemptView(ViewItem):
     """A request to a provider. It is not an item of the conversation; see `RunView.attempts`.
 
     Attributes:
-        number: Its number in the turn, from 1.
-        provider: The name of the provider.
-        model: For which model.
-        usage: The last count of its tokens.
+        tokens: Its tokens, as they are folded for `RunState`.
     """
 
-    number: int = 0
-    provider: str = ""
-    model: str = ""
-    usage: events.Usage | None = None
+    tokens: RequestTokens = field(kw_only=True)
+
+    @property
+    def number(self) -> int:
+        """Its number in the turn, from 1."""
+        return self.tokens.number[1]
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider; empty where its start was missed."""
+        return self.tokens.provider
+
+    @property
+    def model(self) -> str:
+        """For which model; empty where its start was missed."""
+        return self.tokens.model
+
+    @property
+    def usage(self) -> events.Usage | None:
+        """The tokens of all its responses, since one may begin anew; ``None`` before a count."""
+        return self.tokens.tokens
 
 
 class ViewStep(Struct, frozen=True):
@@ -269,17 +290,24 @@ class RunView:
         item.ended = self.now if item.ended is None else item.ended
         self._changed[item] = None
 
-    def _begin_attempt(self, scope: changes.Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
-        attempt = AttemptView(scope, record.turn, self.now, None, "open", record.attempt, provider, model)
-        self.attempts.append(attempt)
-        return attempt
+    def _last_attempt(self, scope: changes.Scope) -> AttemptView | None:
+        return next((each for each in reversed(self.attempts) if each.scope == scope), None)
 
-    def _attempt(self, scope: changes.Scope, record: Record) -> AttemptView:
-        """The last attempt of a scope; a new one where its start was missed."""
-        last = next((each for each in reversed(self.attempts) if each.scope == scope), None)
-        if last is None or (last.turn, last.number) != (record.turn, record.attempt):
-            return self._begin_attempt(scope, record)
-        return last
+    def _step_attempt(self, scope: changes.Scope, record: Record) -> None:
+        """Step the last attempt of a scope, or begin another one, also where its start was missed."""
+        last = self._last_attempt(scope)
+        tokens = step_request(None if last is None else last.tokens, record)
+        if tokens is None:
+            return
+        if last is None or last.tokens.is_over(tokens, record.event):
+            if last is not None:
+                last.end(self.now, "retracted")
+            last = AttemptView(scope, record.turn, self.now, tokens=tokens)
+            self.attempts.append(last)
+        last.tokens = tokens
+        if isinstance(record.event, events.Status):
+            last.stage = stage = _STAGES.get(record.event.status, "open")
+            last.ended = None if stage == "open" else self.now
 
     def _stop_call(self, scope: changes.Scope, event: events.ToolStop) -> None:
         """A tool has returned; its result comes later, when hooks have seen it, or the call may run again."""
@@ -457,24 +485,24 @@ def _note(view: RunView, change: changes.Note) -> None:
     record, scope = change.record, change.scope
     event = record.event
     match event:
-        case events.AttemptStart():
-            if not record.path:
+        case events.AttemptStart() | events.Usage() | events.Status():
+            if isinstance(event, events.AttemptStart) and not record.path:
                 view._forget()
-            view._begin_attempt(scope, record, event.provider, event.model)
-        case events.Usage():
-            view._attempt(scope, record).usage = event
-        case events.Status():
-            view._attempt(scope, record)
+            view._step_attempt(scope, record)
         case events.ToolStop():
             view._stop_call(scope, event)
         case events.Opaque():
             view._count(scope, record, event.kind)
         case _:
+            if isinstance(event, events.AttemptRetract) and (last := view._last_attempt(scope)) is not None:
+                last.stage, last.ended = "retracted", last.ended or view.now
             view._add_note(scope, record)
 
 
 def _finish(view: RunView, change: changes.ViewEnd) -> None:
     view.end = change
+    for attempt in view.attempts:
+        attempt.end(view.now, "stopped")
     if isinstance(change, changes.ViewPause):
         _wait(view, change.pending)
 

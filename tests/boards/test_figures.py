@@ -15,7 +15,7 @@ import asyncio
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -30,8 +30,8 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Limits, Run, Session, Worker, tool, worker_tool
+from rxworker.adapters.tables import ResponseRow, response_rows, run_rows
 from rxworker.adapters.tables import RunRow as ExportedRun
-from rxworker.adapters.tables import run_rows
 from rxworker.boards import Dashboard, Panel, PanelState, above, board_text, fold_log, log_records, panel
 from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.drawing import board_html
@@ -87,6 +87,7 @@ from rxworker.transport import Retry
 from rxworker.turn.result import Paused
 from rxworker.turn.stages import STAGES
 from rxworker.ui.web.boards.metrics import metrics_of
+from rxworker.views import RunView
 from rxworker.worker import Turn, respond
 from tests.log.processes import stored
 
@@ -415,6 +416,21 @@ class Count:
         return sum(each.seconds for each in self.stops)
 
 
+def check_requests(records: Sequence[Record]) -> None:
+    """The exported responses and the requests of a view have the tokens of a run."""
+    rows: list[ResponseRow] = []
+    reactivex.from_iterable(records).pipe(response_rows()).subscribe(rows.append)
+    view, count = RunView(), Count(records)
+    for each in records:
+        view.step(each)
+    viewed = Counter[str]()
+    for each in view.attempts:
+        viewed[each.model] += 0 if each.usage is None else each.usage.total_tokens
+    assert +viewed == +Counter({model: sum(totals(every)) for model, every in count.usage.items()})
+    assert viewed.total() == sum([(row.input_tokens or 0) + (row.output_tokens or 0) for row in rows])
+    assert all(each.is_over for each in view.attempts)
+
+
 def totals(usages: Iterable[Usage]) -> list[int]:
     return [each.total_tokens for each in usages]
 
@@ -693,6 +709,8 @@ async def check_log(
     for row in exported:
         whole, own = log_of.whole(row.run), log_of.records[row.run]
         check(row, Count(whole), without=["seconds"] if len(whole) > len(own) else [])
+    for run in log_of.infos:
+        check_requests(log_of.records[run])
     # The line of each question.
     lines: dict[str, list[Record]] = defaultdict(list)
     for run in log_of.infos:

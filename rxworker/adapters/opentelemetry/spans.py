@@ -40,6 +40,7 @@ from rxworker.operators.kernel import connect
 from rxworker.redact import redact
 from rxworker.run.run import Run
 from rxworker.state import RunState, fold_run
+from rxworker.state.inner import RequestTokens, step_request
 from rxworker.worker import session_of
 
 Attributes = dict[str, AttributeValue]
@@ -123,7 +124,7 @@ class _Chat(Struct):
         requested: When this attempt was requested.
         last: When its last chunk came.
         first: When its first chunk came.
-        usage: The tokens of this attempt.
+        tokens: The tokens of this attempt.
         before: Those of the attempts before it.
     """
 
@@ -138,14 +139,15 @@ class _Chat(Struct):
     response: str | None = None
     model: str | None = None
     stop: StopReason | None = None
-    usage: events.Usage | None = None
+    tokens: RequestTokens | None = None
     before: events.Usage | None = None
     error: _Failure | None = None
 
     @property
     def spent(self) -> events.Usage | None:
         """The tokens of all its attempts: each of them was paid."""
-        return self.usage if self.before is None else self.before + (self.usage or events.Usage())
+        usage = None if self.tokens is None else self.tokens.tokens
+        return usage if self.before is None else self.before + (usage or events.Usage())
 
 
 class _Tool(Struct):
@@ -482,16 +484,16 @@ def _requested(spans: RunSpans, scope: _Scope, record: events.Record, event: eve
         chat = spans._begin_chat(scope, record, *scope.requested)
     else:
         chat.attempts += 1
-        chat.before, chat.usage = chat.spent, None
+        chat.before, chat.tokens = chat.spent, None
         chat.requested = chat.last = record.time
         chat.first = chat.error = None
     if spans._is_live:
         contexts.attach(chat.context)
 
 
-def _used(_spans: RunSpans, scope: _Scope, _: events.Record, event: events.Usage) -> None:
+def _used(_spans: RunSpans, scope: _Scope, record: events.Record, _: events.Usage) -> None:
     if scope.chat is not None:
-        scope.chat.usage = event
+        scope.chat.tokens = step_request(scope.chat.tokens, record)
 
 
 def _status(spans: RunSpans, scope: _Scope, record: events.Record, event: events.Status) -> None:
@@ -499,6 +501,7 @@ def _status(spans: RunSpans, scope: _Scope, record: events.Record, event: events
     if event.status is _STARTED:
         if chat is None:  # the response begins again although it was complete
             chat = spans._begin_chat(scope, record, *scope.requested)
+        chat.tokens = step_request(chat.tokens, record)
         if chat.first is None:
             spans._chunk(chat, record.time)
         chat.response = event.response_id

@@ -10,11 +10,12 @@ import reactivex
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 from reactivex import Observable
+from reactivex import operators as ops
 
 from rxworker import Limits, Paused, Worker, before_tool_call, tool, worker_tool
 from rxworker.adapters.opentelemetry import OpenTelemetry, Semconv
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
-from rxworker.events import Record, ResponseEvent, RunStop, ToolStart, ToolStop, Usage
+from rxworker.events import Record, ResponseEvent, ResponseStatus, RunStop, Status, ToolStart, ToolStop, Usage
 from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import Request
@@ -189,6 +190,24 @@ async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(rec
     assert status(chat) == (StatusCode.UNSET, None, None)
     points = received.metrics()["gen_ai.client.operation.time_to_first_chunk"]
     assert [point.count for point in points] == [2]  # each attempt has a first chunk
+
+
+async def test_a_response_that_begins_anew_within_an_attempt_was_paid_too(received: Received) -> None:
+    left = [ValueError("not good enough")]
+
+    def check(event: ResponseEvent) -> ResponseEvent:
+        if isinstance(event, Status) and event.status is ResponseStatus.COMPLETED and left:
+            raise left.pop()
+        return event
+
+    def again(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        return source.pipe(ops.map(check), ops.retry(2))
+
+    run = Worker(ScriptedModel(["No.", "Yes."]), operators=[again], tracing=received.observer()).run("Hi")
+    await run
+    assert run.state.usage.input_tokens == 20
+    for span in received.all:
+        assert attributes(span)["gen_ai.usage.input_tokens"] == 20
 
 
 async def test_a_cut_response_fails_the_request_and_the_run(received: Received) -> None:
