@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rxworker.log.values import OPEN, TAPPED, TENANT, RunInfo, RunRow, StoredStatus, counts_of
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage, as_sum
-from rxworker.providers.models import Cost, cost_of, currency_of
+from rxworker.providers.models import Cost, cost_of, currency_of, prices_of
 from rxworker.state.run_state import TOOL_BOUNDS
 
 
@@ -51,7 +51,8 @@ class RowCosts:
         table: The prices by the names of models.
 
     Attributes:
-        currency: Their currency.
+        currency: Their currency; without prices, that of the first run whose cost is known. A cost in another one is not
+            known: nothing is converted.
 
     >>> row = RunRow(input_tokens=1_000_000, by_model={"mine": (1_000_000, 0, 0, 0)}, unpriced=("mine",))
     >>> RowCosts({"mine": Prices(input=1.0, output=2.0)}).of(row)
@@ -70,8 +71,15 @@ class RowCosts:
 
     def of(self, row: RunRow) -> Cost:
         """What a run has cost, and the models whose prices are not known."""
-        if not self.is_estimate(row):
-            return Cost(row.cost, self.currency, row.unpriced)
+        currency = next((prices.currency for name in row.by_model if (prices := prices_of(name, row.prices))), "")
+        cost = self._estimated(row) if self.is_estimate(row) else Cost(row.cost, currency, row.unpriced)
+        if cost.known is not None:
+            self.currency = self.currency or cost.currency
+            if cost.currency not in ("", self.currency):
+                return Cost(None, "", (*row.by_model,))
+        return cost
+
+    def _estimated(self, row: RunRow) -> Cost:
         by_model = {name: Usage(*counts) for name, counts in row.by_model.items()}
         # An older version has not stored of which model the tokens from before a pause are.
         known = [counts_of(each) for each in by_model.values()]

@@ -368,6 +368,7 @@ class RunSummary(Struct, frozen=True):
         branch: The message of another conversation that its conversation replaces.
         marks: What a person has noted about its conversation.
         unpriced: The models whose prices are not known: the cost is without their tokens.
+        currency: The currency of the cost; empty without one.
     """
 
     id: str
@@ -393,6 +394,7 @@ class RunSummary(Struct, frozen=True):
     branch: Branch | None = None
     marks: Marks = Marks()
     unpriced: tuple[str, ...] = ()
+    currency: str = ""
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

@@ -33,6 +33,15 @@ def info(
     return RunInfo(run_id, row, 1, 1, "host:1:a", at + 15, at, at, 0, revision, 0)
 
 
+def test_costs_in_two_currencies_are_not_added() -> None:
+    fleet, tokens = Fleet(), {"input_tokens": 9, "by_model": {"mine": (9, 0, 0, 0)}}
+    for run, currency in (("a", "EUR"), ("b", "USD"), ("c", "EUR")):
+        prices = {"mine": Prices(1.0, 2.0, currency=currency)}
+        fleet.note(info(run, "finished", cost=1.0, prices=prices, **tokens))
+    totals = one(fleet)[1]
+    assert (totals.cost, fleet.costs.currency, totals.unpriced) == (2.0, "EUR", {"mine"})
+
+
 def one(fleet: Fleet) -> tuple[dict[StoredStatus, int], Totals]:
     [group] = fleet.groups.values()
     return dict(+group.runs), group.totals

@@ -8,12 +8,31 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, expect
 
-from rxworker import Worker
+from rxworker import Limits, Worker
 from rxworker.log import Replica, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
+
+
+async def test_costs_are_listed_in_their_currencies_and_an_unknown_one_is_not_nought(desk: Desk, tmp_path: Path) -> None:
+    prices = {"gpt-5.1": None, "mine": None, "ours": Prices(1000.0, 1000.0, currency="EUR")}
+    models = iter(["mine", "gpt-5.1", "ours", "ours"])
+
+    def make() -> Worker:
+        name = next(models)
+        return Worker(ScriptedModel(["Well."], model=name), limits=Limits(prices=prices[name]))
+
+    async with SQLiteLog(tmp_path / "runs.db") as log, desk.serve_workers(make, log=log) as server:
+        for text in ("unknown", "dollars", "euros"):
+            run = server.state.runs.start(text).run
+            assert isinstance(run, Replica)
+            await run.ended()
+        page = await desk.open("?sort=cost")
+        lines = page.locator("#run-list > li > a")
+        await expect(lines.locator(".run-line-title")).to_have_text(["euros", "dollars", "unknown"])
+        await expect(lines.locator(".run-line-when")).to_have_text(["0.015 EUR", "0.0000625 USD", "?"])
 
 
 async def test_a_conversation_is_one_line_with_its_earlier_runs_below(desk: Desk) -> None:

@@ -53,7 +53,7 @@ async def test_a_run_is_begun_listed_and_ends(open_desk: OpenDesk) -> None:
     assert ended["usage"]["input_tokens"] == 10
     assert set(ended) == {
         *("id", "conversation", "worker", "status", "title", "started", "ended", "seq", "turns"),
-        *("tool_calls", "usage", "cost", "unpriced", "reason", "cause", "pause", "resumes", "resumed_as"),
+        *("tool_calls", "usage", "cost", "currency", "unpriced", "reason", "cause", "pause", "resumes", "resumed_as"),
         *("watchers", "allowed", "can_requeue", "branch", "marks"),
     }
     status, listed = await desk.get("api/runs")

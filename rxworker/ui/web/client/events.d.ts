@@ -1039,6 +1039,8 @@ export interface RunSummary {
   marks: Marks;
   /** The models whose prices are not known: the cost is without their tokens. */
   unpriced: string[];
+  /** The currency of the cost; empty without one. */
+  currency: string;
 }
 
 /** What a panel shows at a moment. */

@@ -481,6 +481,7 @@ class RunEntry(OpenRun):
             usage=usage,
             cost=cost.known,
             unpriced=cost.unpriced,
+            currency="" if cost.known is None else cost.currency,
             reason=self.reason,
             cause=cause,
             pause=pause,

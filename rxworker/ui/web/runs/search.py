@@ -27,7 +27,7 @@ LISTED, MAX_LISTED = 100, 1_000
 
 ORDERS: dict[Sort, Callable[[RunSummary], float]] = {
     "newest": lambda run: run.started,
-    "cost": lambda run: run.cost or 0.0,
+    "cost": lambda run: -1.0 if run.cost is None else run.cost,
     "duration": lambda run: 0.0 if run.ended is None else run.ended - run.started,
 }
 

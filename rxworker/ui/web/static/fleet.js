@@ -88,7 +88,7 @@ function draw(found) {
 function costText({ cost, is_estimate: isEstimate, unpriced }, currency = answer.currency) {
   if (unpriced.length > 0) return costWithout(cost || null, unpriced, currency);
   if (!cost && !isEstimate) return "–";
-  return isEstimate ? fill(words.numbers.about, { text: money(cost, currency) }) : money(cost);
+  return isEstimate ? fill(words.numbers.about, { text: money(cost, currency) }) : money(cost, currency);
 }
 
 function tiles(list, values) {

@@ -197,7 +197,7 @@ export class Renderer {
     // The list may not know yet that the run has ended: until then what it knows of the cost is that of a run without tokens.
     const isListed = !timeline.isRunning && !this.travel.past && summary && summary.status !== "running";
     const unpriced = isListed ? summary.unpriced ?? [] : models.filter((row) => row.cost === null && row.usage.output_tokens > 0).map((row) => row.model);
-    const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? this.currency;
+    const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? (summary?.currency || this.currency);
     const cost = prices ? costIn(models, currency) : this.travel.past ? null : summary?.cost ?? null;
     return { ...totalsOf(run), models, prices, cost, currency, unpriced };
   }

@@ -64,7 +64,7 @@ export function conversationsOf(runs, { filter = ANY, found = null, selected = n
   for (const group of groups.values()) {
     if (group.runs.length > 1) group.runs.sort((a, b) => b.started - a.started);
     group.marks = marksOf(group.runs[0]);
-    group.order = filter.sort === "cost" ? sum(group.runs, (run) => run.cost ?? 0)
+    group.order = filter.sort === "cost" ? group.runs.some((run) => run.cost !== null) ? sum(group.runs, (run) => run.cost ?? 0) : -1
       : filter.sort === "duration" ? Math.max(...group.runs.map((run) => tookOf(run, now))) : group.runs[0].started;
   }
   return [...groups.values()].sort((a, b) => b.marks.pinned - a.marks.pinned || b.order - a.order);

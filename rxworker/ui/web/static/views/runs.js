@@ -5,7 +5,7 @@ import { writeLink } from "../model/link.js";
 import { note, noted } from "./address.js";
 import { byId, el, setData, setText, show } from "./dom.js";
 import { ago, clip, money, plural, seconds, statusWord } from "../model/format.js";
-import { ANY, conversationsOf, filterFrom, isFiltered, marksOf, queryOf, SINCE, SORTS, STATUSES, sum, titleOf, tookOf } from "../model/run_list.js";
+import { ANY, conversationsOf, filterFrom, isFiltered, marksOf, queryOf, SINCE, SORTS, STATUSES, titleOf, tookOf } from "../model/run_list.js";
 import { fill, words } from "../model/language.js";
 import { ListActions } from "./list_actions.js";
 import { SavedFilters } from "./saved_filters.js";
@@ -93,6 +93,14 @@ class ConversationLine {
     }
     earlier.forEach((run, n) => this.links[n].update(run, run.id === selected, "", measure([run])));
   }
+}
+
+// What runs have cost, in each currency; a question mark stands for that of models whose prices are not known.
+function costOf(runs) {
+  const sums = new Map();
+  for (const { cost, currency = "" } of runs) if (cost !== null) sums.set(currency, (sums.get(currency) ?? 0) + cost);
+  const known = [...sums].map(([currency, cost]) => money(cost, currency));
+  return [...known, ...(runs.some((run) => run.unpriced?.length) ? ["?"] : [])].join(" + ") || "–";
 }
 
 export class RunsView {
@@ -219,7 +227,7 @@ export class RunsView {
 
   // What a line shows at its end: the value by which the list is sorted.
   measure(now) {
-    if (this.filter.sort === "cost") return (runs) => (runs.some((run) => run.cost !== null) ? money(sum(runs, (run) => run.cost ?? 0)) : "–");
+    if (this.filter.sort === "cost") return costOf;
     if (this.filter.sort === "duration") return (runs) => seconds(Math.max(...runs.map((run) => tookOf(run, now))));
     return ([newest]) => ago(newest.started, now);
   }
