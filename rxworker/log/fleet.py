@@ -51,8 +51,8 @@ class RowCosts:
         table: The prices by the names of models.
 
     Attributes:
-        currency: Their currency; without prices, that of the first run whose cost is known. A cost in another one is not
-            known: nothing is converted.
+        currency: Their currency; without prices, that of the first run whose cost is known. A cost in another one is
+            not known: nothing is converted.
 
     >>> row = RunRow(input_tokens=1_000_000, by_model={"mine": (1_000_000, 0, 0, 0)}, unpriced=("mine",))
     >>> RowCosts({"mine": Prices(input=1.0, output=2.0)}).of(row)

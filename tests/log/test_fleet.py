@@ -34,7 +34,8 @@ def info(
 
 
 def test_costs_in_two_currencies_are_not_added() -> None:
-    fleet, tokens = Fleet(), {"input_tokens": 9, "by_model": {"mine": (9, 0, 0, 0)}}
+    fleet = Fleet()
+    tokens: dict[str, Any] = {"input_tokens": 9, "by_model": {"mine": (9, 0, 0, 0)}}
     for run, currency in (("a", "EUR"), ("b", "USD"), ("c", "EUR")):
         prices = {"mine": Prices(1.0, 2.0, currency=currency)}
         fleet.note(info(run, "finished", cost=1.0, prices=prices, **tokens))

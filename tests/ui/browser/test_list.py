@@ -16,7 +16,7 @@ from rxworker.ui.web import Settings
 from tests.ui.browser.conftest import Desk, GatedModel
 
 
-async def test_costs_are_listed_in_their_currencies_and_an_unknown_one_is_not_nought(desk: Desk, tmp_path: Path) -> None:
+async def test_costs_are_listed_in_their_currencies_and_unknown_ones_as_such(desk: Desk, tmp_path: Path) -> None:
     prices = {"gpt-5.1": None, "mine": None, "ours": Prices(1000.0, 1000.0, currency="EUR")}
     models = iter(["mine", "gpt-5.1", "ours", "ours"])
 
