@@ -22,6 +22,7 @@ from rxworker.desk.conversation import StoredConversation, conversation_id
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import EventLog, RunInfo, export_run
+from rxworker.log.values import When
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
 from rxworker.resume.stored import read_run
 from rxworker.ui.clean import clean, one_line
@@ -239,6 +240,10 @@ def _choice(command: SlashCommand) -> Choice:
     return Choice(f"/{command.name}{space}", label, command.about, is_whole or is_optional)
 
 
+SENDING: dict[str, When] = {"now": "now", "end": "end"}
+"""When a message is delivered that stands behind a command."""
+
+
 @_command("help", "all keys and commands")
 async def _help(to: Commands, _: str) -> None:
     rows = [(f"/{each.name} {each.argument}", each.about) for each in COMMANDS.values()]
@@ -254,8 +259,13 @@ async def _new(to: Commands, _: str) -> None:
 
 @_command("now", "cut off the answer that is being written", "MESSAGE")
 async def _now(to: Commands, _: str) -> None:
-    """Wait for the message: the screen sends ``/now MESSAGE`` itself."""
+    """Wait for the message: the screen sends what stands behind a command of `SENDING` itself."""
     to.type("/now ")
+
+
+@_command("end", "send when the run would end, which goes on with it", "MESSAGE")
+async def _end(to: Commands, _: str) -> None:
+    to.type("/end ")
 
 
 @_command("unsend", "take the last message that waits back into the input")

@@ -44,7 +44,7 @@ from rxworker.ui.terminal.bars import (
     usage_line,
     who_line,
 )
-from rxworker.ui.terminal.commands import Commands, parse_command
+from rxworker.ui.terminal.commands import SENDING, Commands, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import AppOptions, SessionStatus, TerminalSession, check_message
@@ -329,13 +329,13 @@ class ConversationScreen(Screen[None]):
         if not await self._is_allowed([message.text, *pastes]):
             return
         command = parse_command(message.text)
-        if (command is None or command[0] == "now") and composer.text.strip() != message.text:
+        if (command is None or command[0] in SENDING) and composer.text.strip() != message.text:
             return  # while it was checked, it was sent or changed
         if command is None:
             self._send(message.text, message.when)
             return
-        if command[0] == "now" and command[1]:
-            self._send(command[1], "now")
+        if (when := SENDING.get(command[0])) and command[1]:
+            self._send(command[1], when)
             return
         composer.type(message.text)
         self.query_one(CommandMenu).show([])

@@ -464,6 +464,7 @@ def watcher_table(watchers: Iterable[WatcherState]) -> Table:
 KEYS = (
     ("Enter", "send; into the run while one is running"),
     ("Alt-Enter, /now", "send at once: the answer that is being written is cut off"),
+    ("/end", "send when the run would end, which goes on with it"),
     ("Ctrl-J", "insert a line break"),
     ("@", "attach a file: @path; @@ is an @ of the text"),
     ("Up, Down", "earlier messages, from an empty input"),

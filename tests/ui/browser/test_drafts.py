@@ -195,6 +195,21 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk) -> N
         await expect(box).to_have_value("")
 
 
+async def test_a_message_for_the_end_of_a_run_waits_for_it(desk: Desk) -> None:
+    model = GatedModel([say(LONG), say("Done.")])
+    async with desk.asking(model) as page:
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await page.locator(BOX).fill("More")
+        await page.get_by_role("button", name="At the end", exact=True).click()
+        await expect(page.locator("#queue-list li span")).to_have_text(["More"])
+        await expect(page.locator(BOX)).to_have_value("")
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.answers(page, LONG, "Done.")
+        await expect(page.locator(".message.user .text")).to_have_text(["Go", "More"])
+
+
 @pytest.mark.parametrize("by", one_of(["Now", "Control+Enter"]))
 async def test_a_message_cuts_off_the_answer_that_is_being_written(desk: Desk, by: str) -> None:
     model = GatedModel([say(LONG), say("Done.")])

@@ -285,7 +285,8 @@ async def test_a_stored_conversation_is_left_at_once(open_app: Open) -> None:
         await person.until(lambda: not person.app.is_running)
 
 
-async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -> None:
+@pytest.mark.parametrize("command", ["", "/end "])
+async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open, command: str) -> None:
     @tool
     async def wait(context: ToolContext) -> str:
         """Wait until somebody has said something."""
@@ -294,15 +295,16 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         return "waited"
 
     said = asyncio.Event()
-    worker = Worker(ScriptedModel([call("wait"), "I heard you."]), tools=[wait])
+    worker = Worker(ScriptedModel([call("wait"), "Well.", "I heard you."]), tools=[wait])
     async with open_app(worker) as person:
         await person.say("Wait.", sees="waits")
-        await person.say("Faster!", sees="queued: Faster!")
+        await person.say(f"{command}Faster!", sees="queued: Faster!")
         said.set()
         await person.rest()
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Wait.", "Faster!"]
         assert "queued" not in person.screen
-        assert "Faster!" in [message.text for message in person.app.session.opened.session.conversation.messages]
+        texts = [message.text for message in person.app.session.opened.session.conversation.messages]
+        assert texts[-3:] == ["Well.", "Faster!", "I heard you."] if command else texts[-2:] == ["Faster!", "Well."]
 
 
 @pytest.mark.parametrize("by", ["alt+enter", "/now"])

@@ -83,7 +83,7 @@ export const words = {
   },
   queue: { title: "Sent, and not read by the model yet", withdraw: "Withdraw", withdrawOf: "Withdraw: {text}", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
   composer: {
-    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", now: "Now", nowHelp: "Cut off the answer that is being written, and send this at once (Ctrl+Enter)", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run", none: "No worker of this server can go on with this conversation",
+    message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", now: "Now", nowHelp: "Cut off the answer that is being written, and send this at once (Ctrl+Enter)", end: "At the end", endHelp: "Send this when the run would end: it goes on with it", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run", none: "No worker of this server can go on with this conversation",
     ask: "Ask something", sendHint: "Send a message", sendInHint: "Send a message to the run",
   },
   approval: {

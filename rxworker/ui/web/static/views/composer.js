@@ -34,6 +34,7 @@ export class Composer {
     this.field = byId("composer-input");
     this.button = byId("composer-send");
     this.now = byId("composer-now"); // cuts off the answer that is being written
+    this.end = byId("composer-end"); // waits until the run would end
     this.note = byId("composer-note");
     this.workers = byId("worker");
     this.attached = new Attachments(byId("attached"), () => this.field.focus(), (text) => this.showNote(text, "bad"));
@@ -42,12 +43,12 @@ export class Composer {
     this.id = null;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.send(event.submitter === this.now);
+      this.send(event.submitter === this.now ? "now" : event.submitter === this.end ? "end" : undefined);
     });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
-      this.send(this.current === "send" && (event.ctrlKey || event.metaKey));
+      this.send(this.current === "send" && (event.ctrlKey || event.metaKey) ? "now" : undefined);
     });
     this.field.addEventListener("input", () => {
       this.showNote("");
@@ -92,7 +93,7 @@ export class Composer {
     const { label, button, hint } = MODES[mode];
     setText(byId("composer-label"), label);
     setText(this.button, button);
-    show(this.now, mode === "send");
+    for (const button of [this.now, this.end]) show(button, mode === "send");
     this.field.placeholder = hint;
     this.field.disabled = byId("attach").disabled = mode === "none";
     this.setBusy(this.busy);
@@ -149,17 +150,17 @@ export class Composer {
 
   setBusy(busy) {
     this.busy = busy;
-    this.button.disabled = this.now.disabled = busy || ["paused", "none"].includes(this.current);
+    this.button.disabled = this.now.disabled = this.end.disabled = busy || ["paused", "none"].includes(this.current);
   }
 
-  async send(isNow = false) {
+  async send(when) {
     const text = this.field.value.trim(), { id } = this;
     if ((text === "" && this.attached.blocks.length === 0) || this.busy || this.current === "paused") return;
     const files = this.attached.take(), input = withFiles(files, text);
     this.setBusy(true);
     this.showNote("");
     this.write("");
-    const problem = await this.submit(input, this.workers.options.length > 1 ? this.workers.value : null, isNow ? "now" : undefined);
+    const problem = await this.submit(input, this.workers.options.length > 1 ? this.workers.value : null, when);
     this.setBusy(false);
     if (!problem) return;
     this.putBack(id, text);
