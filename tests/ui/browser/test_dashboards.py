@@ -181,7 +181,8 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
         await expect(made).to_have_text("look1")
         await desk.view(page, "#board-panel")
         await expect(calls_made).to_contain_text("1 calls")
-        # A point of a chart leads to its moment.
+        # No time is selected there, and a point of a chart leads to its moment.
+        await expect(page.locator("#board .chart").first).not_to_have_class(re.compile("selects"))
         await page.locator("#board .chart-area").first.press("Home")
         await page.keyboard.press("Enter")
         run = desk.runs[1]

@@ -12,7 +12,7 @@ const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, R
 
 export class BoardView {
   // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group, time)` shows the runs that made the values of a group until a time; without it, `picked(time)` is called when a point of a line is chosen.
-  constructor(node, { span = () => null, runs = null, makers = null, picked = () => {} } = {}) {
+  constructor(node, { span = () => null, runs = null, makers = null, picked = null } = {}) {
     this.node = node;
     this.options = { span, runs, makers, picked, before: new Map() };
     this.panels = new Map();
@@ -113,7 +113,7 @@ class PanelView {
   }
 
   drawChart({ series, ...course }, most) {
-    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead(), picked: (time) => (this.options.makers ? this.options.makers(this.panel, "", time) : this.options.picked(time)) });
+    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead(), selects: !this.options.picked, picked: (time) => (this.options.makers ? this.options.makers(this.panel, "", time) : this.options.picked?.(time)) });
     if (this.body.firstChild !== this.chart.node) this.body.replaceChildren(this.chart.node);
     this.chart.draw({ ...course, series: series.slice(0, most), more: rest(series.length, most) });
   }

@@ -76,13 +76,13 @@ function dates(times, step, [begin, end], width) {
 }
 
 export class Chart {
-  // `kind` is "line", "area" or "bar"; `alert` is { limit, is_above } or null; `shown()` is called when it comes onto the screen, and `picked(time)` when a point of a line is chosen.
-  constructor({ title, unit, kind, alert, shown, picked }) {
-    Object.assign(this, { title, unit, kind, alert, shown, picked, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, at: null, held: null, anchor: null });
+  // `kind` is "line", "area" or "bar"; `alert` is { limit, is_above } or null; `shown()` is called when it comes onto the screen, and `picked(time)` when a point of a line is chosen; `selects`: whether a time is selected.
+  constructor({ title, unit, kind, alert, shown, selects, picked }) {
+    Object.assign(this, { title, unit, kind, alert, shown, selects, picked, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, at: null, held: null, anchor: null });
     this.area = el("div", { class: "chart-area", tabindex: "0", role: "slider", "aria-label": title, "aria-roledescription": words.chart.role, "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0, onkeydown: (event) => this.key(event), onfocus: () => this.drawn && this.point(this.drawn.xs[Math.max(0, this.at ?? this.drawn.xs.length - 1)]), onblur: () => this.leave() });
     this.moment = el("p", { class: "chart-moment", "aria-hidden": "true", hidden: true });
     this.legend = el("ul", { class: "chart-legend", "aria-label": words.chart.legend, hidden: true });
-    this.node = el("div", { class: "chart" }, el("div", { class: "chart-box" }, this.area, this.moment), this.legend);
+    this.node = el("div", { class: selects ? "chart selects" : "chart" }, el("div", { class: "chart-box" }, this.area, this.moment), this.legend);
     this.area.addEventListener("click", () => this.pick(this.at));
     charts.set(this.area, this);
     coloured.add(this);
@@ -173,7 +173,7 @@ export class Chart {
     const axis = { stroke: quiet, font: this.palette.font, ticks: { show: false }, gap: 4 };
     return {
       width, height, series: [{}, ...series], padding: [8, 10, 0, 0], legend: { show: false },
-      cursor: { y: false, dataIdx: (_, n, near, time) => (kind === "bar" ? near : Math.max(0, this.indexAt(time))), drag: { x: true, y: false, setScale: false, dist: LEAST }, points: { show: kind !== "bar", size: 6 }, sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
+      cursor: { y: false, dataIdx: (_, n, near, time) => (kind === "bar" ? near : Math.max(0, this.indexAt(time))), drag: { x: this.selects, y: false, setScale: false, dist: LEAST }, points: { show: kind !== "bar", size: 6 }, sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
       scales: { x: { range: () => this.drawn.axis }, y: { range: (_, least, most) => this.range(least, most) } },
       axes: [
         { ...axis, grid: { show: false }, space: 64, size: () => (isToday(this.drawn.axis[0]) ? 20 : 34), values: (plot, splits, n, space, step) => dates(splits, step, this.drawn.axis, plot.bbox.width / devicePixelRatio || Infinity) },
@@ -319,7 +319,7 @@ export class Chart {
     event.preventDefault();
     const last = drawn.xs.length - 1, at = Math.max(0, this.at ?? last), now = drawn.xs[at], half = drawn.step / 2;
     if (by !== undefined) {
-      this.anchor = event.shiftKey ? anchor ?? now : null;
+      this.anchor = event.shiftKey && this.selects ? anchor ?? now : null;
       return this.point(drawn.xs[Math.max(0, Math.min(last, at + by))]);
     }
     this.anchor = null;
