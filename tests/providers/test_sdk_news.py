@@ -19,6 +19,7 @@ def test_what_is_new_in_the_official_clients_is_acknowledged() -> None:
     assert not new, "build it or leave it to extra, then: python tests/providers/sdk_news.py --accept"
 
 
+@pytest.mark.slow
 def test_each_source_has_names(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_: Path) -> set[str]:
         return set()

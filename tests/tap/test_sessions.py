@@ -336,7 +336,7 @@ def test_what_a_line_leaves_out_is_unknown(
     before = mapper()
     for number, item in enumerate(items):
         for path in paths(item):
-            for value in VALUES:
+            for value in VALUES if IS_WHOLE else VALUES[number % len(VALUES) :][:1]:
                 changed: Any = deepcopy(item)
                 put(changed, path, value)
                 feed(deepcopy(before), [changed, *items[number + 1 : number + 3]])

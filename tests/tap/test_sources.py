@@ -119,7 +119,8 @@ def test_what_a_library_leaves_out_is_unknown(recorded: Recorded) -> None:
             if (key := (type(loaded).__name__, path)) in seen:
                 continue
             seen.add(key)
-            for value in (None, "?", 7, SimpleNamespace()):
+            several = (None, "?", 7, SimpleNamespace())
+            for value in several if IS_WHOLE else several[len(seen) % 4 :][:1]:
                 mapper = recorded.mapper()
                 for before in items[max(at - 8, 0) : at]:
                     mapper.feed(before)

@@ -9,6 +9,7 @@ from textual.events import Paste
 from rxworker import Worker
 from rxworker.testing import ScriptedModel, say, stall
 from rxworker.ui.terminal.bars import Composer
+from tests.whole import IS_WHOLE
 
 from .conftest import Open
 
@@ -138,9 +139,10 @@ UNDONE = [
 
 async def test_an_unfolded_paste_is_undone_and_done_again_in_any_order(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
-        for keys in UNDONE:
+        for at, keys in enumerate(UNDONE):
             composer = person.app.query_one(Composer)
-            for before in ((), ("a", "ctrl+j", "b")):
+            several = ((), ("a", "ctrl+j", "b"))
+            for before in several if IS_WHOLE else several[at % 2 :][:1]:
                 composer.load_text("")
                 await person.press(*before)
                 await paste(person, LONG)
