@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from rxworker import Approve, Deny, Paused, Run, Session, Worker, tool
 from rxworker.adapters.acp import AcpAgent
 from rxworker.adapters.mcp import McpServer
-from rxworker.decisions import Decision
+from rxworker.decisions import Decided, Decision
 from rxworker.desk.meanwhile import Meanwhile, decided_now
 from rxworker.errors import RunCancelledError
 from rxworker.events import PausedCall, PauseState
 from rxworker.events.pause import BackgroundCall, Begun
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import JsonObject, ToolCall
+from rxworker.resume.paused import decide_command
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import WebServer
 from tests.adapters.acp.test_agent import SECONDS, Client
@@ -401,6 +402,24 @@ async def test_the_dialog_of_the_terminal_stays_when_the_run_pauses(log: EventLo
         await person.rest()
         assert person.app.session.status == "ready"
     assert bench.done == ["a"]
+
+
+async def test_the_dialog_of_a_paused_run_closes_when_another_door_has_decided(open_app: Open) -> None:
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([call("pay"), "Paid."]), tools=[pay], log=log)
+        async with open_app(Session(worker, log=log)) as person:
+            await person.say("go", sees="pay waits for approval")
+            paused = person.app.session.paused
+            assert paused is not None
+            before = len(person.app.screen_stack)
+            await log.send(paused.run_id, decide_command(paused, Decided((Approve(),))))
+            await person.is_notified("decided elsewhere")
+            assert len(person.app.screen_stack) == before - 1
 
 
 # AG-UI and useChat

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import ClassVar, TypeAlias, Unpack
 
@@ -65,6 +65,7 @@ PLACES: dict[SessionStatus, str] = {
 }
 """Placeholders of the empty input."""
 DECIDE = "A call waits for approval: press Ctrl-R to decide."
+ELSEWHERE = "It was decided elsewhere: /resume goes on with what has come of it."
 
 
 def greeting(worker: Definition) -> str:
@@ -417,6 +418,17 @@ class ConversationScreen(Screen[None]):
                 await self._decided(answer, shown)
 
             app_of(self).push_screen(screen, decided)
+            if self.session.paused is not None:
+                self.run_worker(self._withdraw(screen, self.session.paused.run_id), group="withdraw", exclusive=True)
+
+    async def _withdraw(self, screen: ApprovalScreen, run_id: str) -> None:
+        """Close the dialog of a paused run when another door has decided about it."""
+        with suppress(RxWorkerError):  # the log cannot be read
+            async with aclosing(self.session.log.commands(run_id)) as commands:
+                async for command in commands:
+                    if command.kind == "decide" and app_of(self).is_running and screen.is_current:
+                        screen.dismiss(None)
+                        self.notify(ELSEWHERE, timeout=20)
 
     async def _decided(self, answer: Answer, shown: tuple[object, int]) -> None:
         is_allowed = answer is not None and await self._is_allowed(answer)
