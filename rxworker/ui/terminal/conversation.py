@@ -65,7 +65,7 @@ PLACES: dict[SessionStatus, str] = {
 }
 """Placeholders of the empty input."""
 DECIDE = "A call waits for approval: press Ctrl-R to decide."
-ELSEWHERE = "It was decided elsewhere: /resume goes on with what has come of it."
+ELSEWHERE = "It was decided elsewhere: /resume opens the conversation as it is now."
 
 
 def greeting(worker: Definition) -> str:
